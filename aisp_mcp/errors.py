@@ -85,6 +85,7 @@ CANNOT_DECIDE = frozenset(
         "MADE_LARGER",
         "MAKER_RAISED",
         "MAKER_VARIES",
+        "MADE_OTHERS",
         "NOT_MADE",
         "OWN_FILE",
     }

@@ -193,8 +193,10 @@ class Rng(Protocol):
     def permutation(self, n: int) -> Any:
         """A random permutation of range(n), int64."""
 
-    def bernoulli(self, p: float, *shape: int) -> Any:
-        """Booleans that are true with probability p."""
+    def bernoulli(self, p: float, *shape: int, any_values: bool = False) -> Any:
+        """Booleans that are true with probability p. any_values: adversarial ones may be sorted or equal, all or in
+        whole rows.
+        """
 
     def seed(self) -> int:
         """A secret seed for a generator of one's own."""

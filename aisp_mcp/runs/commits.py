@@ -47,6 +47,8 @@ def commit_of(repo: Path, revision: str) -> str:
     """The full id of a commit. Raises NotFound NO_SUCH_REVISION."""
     commit = git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
+        if git(repo, "rev-parse", "--verify", "--quiet", "HEAD") is None:
+            raise NotFound("NO_SUCH_REVISION", f"{repo} has no commit yet.", "Commit the state to compare with first.")
         hint = "A shallow clone lacks older commits: fetch with full depth."
         raise NotFound("NO_SUCH_REVISION", f"No commit is named {revision[:100]!r} in {repo}.", hint)
     return commit.strip()

@@ -52,7 +52,8 @@ class Metric:
             what = f"--metric {self.text!r}" if self.pattern else f"a number named {self.text}"
             last = (text.strip().splitlines() or ["nothing"])[-1][:120]
             raise Unreadable(f"{shown} has no match for {what}; its last line: {last}")
-        numbers = {_number(item, shown): item for item in found}
+        hint = ". Put parentheses around the number in --metric" if self.pattern and not self.pattern.groups else ""
+        numbers = {_number(item, shown, hint): item for item in found}
         if len(numbers) > 1:
             (_, first), *_, (_, last_one) = numbers.items()
             raise Unreadable(
@@ -138,11 +139,11 @@ def _field(document: Any, name: str) -> Any:
     return document
 
 
-def _number(found: Found, shown: str) -> float:
+def _number(found: Found, shown: str, hint: str) -> float:
     try:
         value = float(found.text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise Unreadable(f"{found.text!r} in line {found.line} of {shown} is not a number")
+        raise Unreadable(f"{found.text!r} in line {found.line} of {shown} is not a number{hint}")
     return value

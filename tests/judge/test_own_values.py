@@ -46,6 +46,9 @@ def varying(seed, n):
 
 def raising(seed, n):
     return [n / 0]
+
+def two(seed, n):
+    return [n], seed
 """
 CHECKER = """
 def is_solution(items, answer):
@@ -56,6 +59,9 @@ def lax(items, answer):
 
 def raising(items, answer):
     return answer.missing
+
+def asserting(items, answer):
+    assert answer
 """
 # Tells in its error what it can find of the user's files.
 SPY = """
@@ -85,6 +91,7 @@ VALUES: list[Any] = [
     None, True, 0, -(2**80), 1.5, -0.0, math.inf, 2 + 3j, "aé\ud800", b"\x00\xff", [], (), {}, set(),
     [1, "a", None], (1.0,), {"a": [1, 2], 3: (4,)}, {1, "b", (2, 3)}, list(range(100)), [0.1] * 50, ["a"] * 20,
     [[1, 2], [3]], numpy.arange(6.0).reshape(2, 3), numpy.array(["a", "bc"]), numpy.array(3.0),
+    numpy.array(["1960-01-01", "NaT"], "M8[h]"), numpy.array([(1, "a", 0.5)], [("n", "i4"), ("id", "U2"), ("x", "f8")]),
 ]  # fmt: skip
 
 
@@ -172,6 +179,9 @@ def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
         (numpy.ones(3), numpy.float32(1) * numpy.ones(3, "float32") * numpy.float32(1 + 1e-6), "differ"),
         (numpy.ones(3, int), numpy.ones(3), "is of float64"),
         (numpy.array([]), numpy.array([], int), ""),
+        (numpy.array([3], "M8[h]"), numpy.array([4], "M8[h]"), "1 of 1 elements of an array differ"),
+        (numpy.zeros(2, [("n", "i8"), ("x", "f8")]), numpy.ones(2, [("n", "i8"), ("x", "f8")]), "at ['n'] differ"),
+        (numpy.zeros(2, [("n", "i8")]), numpy.zeros(2, [("m", "i8")]), "the fields ('m',)"),
     ],
 )
 def test_the_first_difference_is_named(expected: Any, found: Any, words: str) -> None:
@@ -242,7 +252,7 @@ def test_only_values_without_work_left_are_plain() -> None:
     class Lazy(list[int]):
         pass
 
-    assert is_plain([1, {"a": (2.0, None)}, numpy.ones(2)])
+    assert all(map(is_plain, ([1, {"a": (2.0, None)}, numpy.ones(2)], *VALUES[-2:])))  # times and columns
     assert not any(map(is_plain, (Lazy(), [Lazy()], {"a": Lazy()}, (item for item in ()), [[1], range(3)])))
 
 
@@ -445,6 +455,12 @@ def test_a_candidate_finds_neither_generator_nor_checker(pair: Path) -> None:
     [
         ({"make": "generator.py:varying"}, "MAKER_VARIES", "different arguments for one seed"),
         ({"make": "generator.py:raising"}, "MAKER_RAISED", "ZeroDivisionError in line 12 of generator.py"),
+        (
+            {"make": "generator.py:two"},
+            "MADE_OTHERS",
+            r"2 argument\(s\) \(list, int\), and the baseline takes \(items\)",
+        ),
+        ({"check": "checker.py:asserting"}, "CHECKER_REFUSES", "refused it: it returned None, not True"),
         ({"check": "checker.py:raising"}, "CHECKER_RAISED", "AttributeError in line 9 of checker.py"),
         ({"check": "checker.py:lax"}, "CHECKER_ACCEPTS", "lax accepts an empty answer"),
     ],

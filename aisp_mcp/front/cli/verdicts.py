@@ -100,6 +100,8 @@ def next_step(result: Mapping[str, Any]) -> str:
     if worst is None:
         return ""
     run, verdict = result["run_id"], worst["verdict"]
+    if verdict == "inconclusive" and "value_dependent" in worst.get("flags", []) and (worst.get("ratio") or 2.0) <= 1.0:
+        return "keep the baseline, or let --inputs and --make draw only what occurs"
     if verdict == "inconclusive" and result.get("noise"):
         return "aisp triage names the processes that use the cores; then repeat it"
     if worst.get("provisional"):

@@ -239,7 +239,8 @@ def _refuse(role: str, done: Ran, request: CommandRequest, limits: Limits, start
     if done.code is None:
         problem = ("timeout", f"The {who} did not finish within {limits.timeout_s:g} s.")
     elif done.code != 0:
-        problem = ("failed", f"The {who} exited with {done.code}: {done.stderr.strip()[-300:]}")
+        said = done.stderr.strip()[-300:]
+        problem = ("failed", f"The {who} exited with {done.code}{f': {said}' if said else '.'}")
     elif (cpu_s := done.cpu_s - start_cpu_s) > CPU_SHARE * request.cores * done.seconds + CPU_LEAST_S:
         usage = f"{cpu_s:.2f} s of CPU time in {done.seconds:.2f} s, with {request.cores} cores declared"
         problem = ("cores", f"The {who} took {usage}.")
@@ -266,13 +267,13 @@ def _make_input(request: CommandRequest, source: Path) -> None:
 
 
 def _empty_program(work: Path, level: Level, limits: Limits) -> Ran:
-    """The median of three runs of an empty program: the start-up overhead, in time and CPU time."""
+    """The shortest of three runs of an empty program: the start-up overhead, in time and CPU time."""
     took = []
     for number in range(3):
         folder = work / f"start-{number}"
         folder.mkdir()
         took.append(run(["true"], folder, level, limits, {}))
-    return sorted(took, key=lambda run: run.cpu_s)[1]
+    return min(took, key=lambda run: run.seconds)
 
 
 def _start_flag(seen: Seen, start_s: float) -> list[Flag]:

@@ -258,8 +258,9 @@ class _Judging:
             self._identical(CALIBRATION, self.bench.candidate)
         known = self._known()
         usual = _usual(known)
-        noise = "they print the same number" if not any(known) else f"they differ by {_percent(usual)}"
-        sentence = f"the working tree equals {self.incumbent}; of {len(known)} pairs of identical runs, {noise}."
+        pairs = f"{len(known)} pairs of identical runs"
+        noise = f"{pairs} differed by {_percent(usual)}" if any(known) else f"both runs of {pairs} gave the same number"
+        sentence = f"the working tree equals {self.incumbent}; {noise}."
         return self.answer("discard", sentence, noise=usual)
 
     def changed(self, incumbent: str, candidate: str) -> Kept:

@@ -200,7 +200,7 @@ def _bernoulli(request: Request) -> Draw:
     shape = call.shape()
     if not 0 <= share.value <= 1 or not shape:
         raise _bad(request, "a probability from 0 to 1 and a shape are needed.")
-    return call.draw(f"rng.bernoulli({_joined(share, *shape)})", shape, integer=True)
+    return call.draw(f"rng.bernoulli({_joined(share, *shape)}, any_values=True)", shape, integer=True)
 
 
 def _filled(request: Request) -> Draw:
@@ -241,6 +241,7 @@ def _value(request: Request) -> Draw:
     words = [number.text for number in numbers] + ([repr(alphabet)] if alphabet else [])
     if call.options or call.args:
         raise _bad(request, f"unexpected argument {str(next(iter(call.options), 'another number'))[:30]!r}.")
+    words += [] if request.name == "json_like" else ["kind=rng.kind"]
     return Draw(f"made.{request.name}(rng.seed(), {', '.join(words)})", "value", (numbers[0],))
 
 

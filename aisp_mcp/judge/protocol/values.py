@@ -30,7 +30,7 @@ SCALARS = (
     "sympy",
     "uuid",
 )  # modules whose values are compared by their repr
-_KINDS = "biufcUS"  # of arrays
+_KINDS = "biufcUSmM"  # of arrays
 _INT64 = 1 << 63
 RETURN = "Return its parts, as numbers, texts, lists, dicts or dataclasses."  # a hint
 
@@ -73,7 +73,13 @@ def is_plain(value: Any) -> bool:
         return inner <= {*PLAIN} or all(map(is_plain, value))
     if kind is dict:
         return all(map(is_plain, value)) and all(map(is_plain, value.values()))
-    return _library(value) == "numpy" and kind.__name__ == "ndarray" and value.dtype.kind in _KINDS
+    is_array = _library(value) == "numpy" and kind.__name__ == "ndarray"
+    return is_array and (value.dtype.kind in _KINDS or has_columns(value.dtype))
+
+
+def has_columns(dtype: Any) -> bool:
+    """Return True for a structured type of numpy whose fields are numbers, texts or times."""
+    return bool(dtype.names) and all(dtype[name].kind in _KINDS for name in dtype.names)
 
 
 def framed(data: bytes, capacity: int, frame: bytearray | None = None) -> bytearray:
@@ -172,7 +178,10 @@ def _scalar(value: Any) -> Any:
 
 
 def _array(value: Any, buffers: list[bytes]) -> Any:
-    """An array; a scalar of numpy as Python's own, and an array of objects as a list."""
+    """An array; a structured one by its columns, a scalar of numpy as Python's own, an array of objects as a list."""
+    if has_columns(value.dtype) and value.shape:
+        names = value.dtype.names
+        return ["v", list(value.shape), *([name, _array(value[name], buffers)] for name in names)]
     if value.dtype.kind not in _KINDS:
         return _tree(value.tolist(), buffers)
     if type(value).__name__ != "ndarray" and not value.shape:
@@ -242,6 +251,17 @@ def _read_array(parts: list[Any], buffers: list[bytes]) -> Any:
     return numpy.frombuffer(buffers[number - 1], dtype).reshape(shape).copy()
 
 
+def _read_columns(parts: list[Any], buffers: list[bytes]) -> Any:
+    import numpy
+
+    shape, *named = parts
+    columns = {str(name): _value(column, buffers) for name, column in named}
+    records = numpy.empty(shape, [(name, column.dtype) for name, column in columns.items()])
+    for name, column in columns.items():
+        records[name] = column
+    return records
+
+
 def _read_sparse(parts: list[Any], buffers: list[bytes]) -> Any:
     import scipy.sparse
 
@@ -293,6 +313,7 @@ _READERS: dict[str, Callable[[list[Any], list[bytes]], Any]] = {
     "c": lambda parts, _: complex(float.fromhex(parts[0]), float.fromhex(parts[1])),
     "b": lambda parts, _: base64.b64decode(parts[0], validate=True),
     "a": _read_array,
+    "v": _read_columns,
     "m": _read_sparse,
     "g": _read_graph,
 }

@@ -89,9 +89,10 @@ def on_all_kinds(result: Comparison, replicates: Sequence[Replicate]) -> Compari
     if not deciding:
         return result.model_copy(update={**update, "sentence": f"{result.sentence}; {wording.as_clause(message)}"})
     ratio, interval = min(deciding.values()), result.interval
-    holds = ratio > 1 + (result.margin or 0.0)
-    verdict = Verdict.FASTER if holds else Verdict.INCONCLUSIVE
-    sentence = wording.on_all_kinds(verdict, ratio, message, result.verification)
+    margin = result.margin or 0.0
+    verdict = Verdict.FASTER if ratio > 1 + margin else Verdict.INCONCLUSIVE
+    but = [name for name in ratios if name in NAMED_ONLY and ratios[name] < ratio]
+    sentence = wording.on_all_kinds(verdict, ratio, message, result.verification, margin=margin, but=but)
     update |= {"verdict": verdict, "ratio": ratio, "sentence": sentence}
     if interval:
         share = ratio / result.ratio

@@ -84,7 +84,7 @@ def short_sentence(verdict: Verdict, message: str) -> str:
 
 
 def no_gain_is_proven(ratio: float | None) -> str:
-    return f"inconclusive: no gain is proven, only a ratio of at least {ratio:.3g}x"
+    return f"inconclusive: no gain is proven; the candidate is at least {ratio:.3g}x as fast"
 
 
 def batched_gain_is_unproven(amounts: str) -> str:
@@ -140,9 +140,22 @@ def gain_depends_on_values(plain: float, ratios: Mapping[str, float]) -> str:
     return f"The gain depends on the values of the inputs: {format_ratio(math.log(plain))}x on usual ones, {listed}."
 
 
-def on_all_kinds(verdict: Verdict, ratio: float, message: str, verification: Verification | None) -> str:
-    """The sentence of a gain that is smaller on some kinds of inputs than on plain ones."""
-    amount = f"{format_ratio(math.log(ratio))}x on all kinds of inputs{_verified(verification)}"
+def on_all_kinds(
+    verdict: Verdict,
+    ratio: float,
+    message: str,
+    verification: Verification | None,
+    *,
+    margin: float,
+    but: Sequence[str],
+) -> str:
+    """The sentence of a gain that is smaller on some kinds of inputs than on plain ones. but: kinds that decide
+    nothing, and on which it is smaller still.
+    """
+    is_hidden = verdict is Verdict.INCONCLUSIVE and ratio > 1.0
+    hidden = f", which is within the margin of {format_percent(margin)}" if is_hidden else ""
+    exceptions = f" but {' and '.join(KINDS.get(name, name) for name in but)}" if but else ""
+    amount = f"{format_ratio(math.log(ratio))}x on all kinds of inputs{exceptions}{hidden}{_verified(verification)}"
     return f"{verdict.value}: {amount}; {as_clause(message)}"
 
 

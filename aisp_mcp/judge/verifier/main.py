@@ -155,6 +155,7 @@ class Verifier:
         described = self._described(with_inputs, with_outputs)
         described["facts"] |= {"input_kinds": kinds} | ({"inputs_not_tested": untested} if untested else {})
         described["facts"] |= {"same_output": True} if is_constant else {}
+        described["facts"] |= {"python_inputs": True} if made.SEEN else {}
         return {
             **described,
             "layout": self.layout.to_json(),

@@ -5,6 +5,7 @@ Nothing here runs beside a candidate: the verifier draws, calls the baseline, an
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import time
@@ -26,7 +27,7 @@ NOTHING = object()  # nonsense that cannot be made of an answer
 
 def settle(spec: Benchmark, draw: Callable[[int], dict[str, Any]]) -> None:
     """Fix the sizes of frames, and refuse a generator or a checker that cannot decide. Raises BenchmarkError
-    MAKER_VARIES, CHECKER_ACCEPTS, CHECKER_REFUSES, CHECKER_RAISED.
+    MAKER_VARIES, MADE_OTHERS, CHECKER_ACCEPTS, CHECKER_REFUSES, CHECKER_RAISED.
     """
     made.forget()
     _refuse_varying(draw(0), draw(0))
@@ -35,6 +36,8 @@ def settle(spec: Benchmark, draw: Callable[[int], dict[str, Any]]) -> None:
         inputs = draw(number)
         if spec.answers is not None:
             args, kwargs = spec.run.steps.arguments(**inputs)  # type: ignore[attr-defined]
+            if "made" in inputs:  # by a generator of the user's
+                _refuse_others(spec, args)
             answer = spec.run.steps.function(*args, **kwargs)  # type: ignore[attr-defined]
             plain = plain and written.is_plain(answer)
             data = _encoded(answer)
@@ -48,6 +51,21 @@ def settle(spec: Benchmark, draw: Callable[[int], dict[str, Any]]) -> None:
         if spec.answers.check is not None:
             accepts_nan = try_out(values.checked(spec.answers), spec.answers.check[1], cases)
             spec.answers = replace(spec.answers, refuses_nan=accepts_nan)  # type: ignore[misc]
+
+
+def _refuse_others(spec: Benchmark, args: tuple[Any, ...]) -> None:
+    """Raise BenchmarkError MADE_OTHERS for a generator's arguments that the function does not take."""
+    function = spec.run.steps.function  # type: ignore[attr-defined]
+    try:
+        takes = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        takes.bind(*args)
+    except TypeError as error:
+        kinds = ", ".join(type(each).__name__ for each in args)
+        message = f"The generator makes {len(args)} argument(s) ({kinds}), and the baseline takes {takes}: {error}."
+        raise BenchmarkError("MADE_OTHERS", message, "Return a tuple of all arguments.") from error
 
 
 def _encoded(answer: Any) -> bytes:

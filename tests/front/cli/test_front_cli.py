@@ -274,6 +274,8 @@ def test_a_verdict_is_its_sentence_and_one_next_step(capsys: pytest.CaptureFixtu
     brief = "slow:f inconclusive: 1.01x run id r_1 next repeat it with --preset release, which measures more, or with "
     assert shown(capsys, False, []) == brief + "larger inputs details add --why"
     assert "next aisp triage names" in shown(capsys, False, ["Tasks waited for a CPU."])
+    lost = shown(capsys, False, ["Tasks waited for a CPU."], flags=["value_dependent"], ratio=0.51)
+    assert "next keep the baseline, or let --inputs" in lost
     assert "--preset default" in shown(capsys, False, [], verdict="faster", sentence="faster", provisional=True)
     assert "next keep the candidate" in shown(capsys, False, [], verdict="faster", sentence="faster")
 

@@ -221,6 +221,11 @@ def test_a_baseline_whose_output_varies_accuses_nobody(lab: Lab) -> None:
     assert caught.value.code == "BASELINE_VARIES"
 
 
+def test_a_candidate_that_says_nothing_and_fails_is_named_in_a_whole_sentence(lab: Lab) -> None:
+    judged = lab.judge("print(1)", "raise SystemExit(3)", make=False)
+    assert judged.sentence == "incorrect: the candidate exited with 3"
+
+
 def test_a_program_pays_for_no_launcher(lab: Lab) -> None:
     answer = lab.judge("pass", "pass")
     assert answer.baseline is not None

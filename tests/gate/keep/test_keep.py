@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.errors import AispError, StoreError, UsageError
+from aisp_mcp.errors import AispError, NotFound, StoreError, UsageError
 from aisp_mcp.front.cli import main as cli
 from aisp_mcp.gate.keep import decide
 from aisp_mcp.gate.keep.records import Kept
@@ -156,6 +156,7 @@ def test_an_unchanged_tree_measures_the_noise(repo: Path, keep: Callable[..., Ke
     assert (kept.outcome, kept.step) == ("discard", None)
     assert kept.noise is not None
     assert 0 < kept.noise < 0.01
+    assert "; 8 pairs of identical runs differed by 0." in kept.sentence
     assert runs(repo) == 16
     keep()
     assert runs(repo) == 16
@@ -240,6 +241,7 @@ def test_commit_keeps_or_reverts_and_loses_nothing(repo: Path, keep: Callable[..
         ("echo val_loss: 1; echo val_loss: 2", {}, "such as 1 in line 1 and 2 in line 2"),
         ("echo val_loss: 1.2e", {}, "'1.2e' in line 1 of standard output is not a number"),
         ("echo loss = nan", {"metric": "loss"}, "'nan' in line 1"),
+        ("echo val_loss: 1.0", {"metric": "loss.*"}, "is not a number. Put parentheses around the number in --met"),
         ("echo out of memory >&2; exit 1", {}, "The candidate ended with 1: out of memory"),
         ("while :; do :; done", {"run_timeout_s": 0.2}, "The candidate did not end within 0.2 s"),
         ("cat nowhere", {}, "name them with --share"),
@@ -307,6 +309,12 @@ def test_a_folder_without_git_is_compared_with_another(
     assert (tmp_path / "home/keep/loop.jsonl").is_file()
     with pytest.raises(AispError, match=r"in no git repository"):
         keep(metric="score")
+
+
+def test_a_repository_without_a_commit_is_named(repo: Path, keep: Callable[..., Kept]) -> None:
+    git(repo, "update-ref", "-d", "HEAD")
+    with pytest.raises(NotFound, match="has no commit yet"):
+        keep()
 
 
 def test_a_changed_log_is_refused(repo: Path, keep: Callable[..., Kept]) -> None:

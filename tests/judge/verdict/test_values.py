@@ -45,6 +45,13 @@ def test_a_gain_on_plain_values_only_is_undecided(count: int) -> None:
     assert result.flags[0].evidence.keys() == {"plain", "spikes"}
 
 
+def test_a_small_gain_names_the_margin_and_the_kinds_that_decide_nothing() -> None:
+    noisy = faster(5).model_copy(update={"margin": 1.1})
+    result = values.on_all_kinds(noisy, replicates(5, spikes=[1.0, 1.0, 0.5], tiny=[1.0, 1.0, 0.7]))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "1.99x on all kinds of inputs but tiny values, which is within the margin of 110 %" in result.sentence
+
+
 def test_the_gain_that_holds_on_all_kinds_is_reported() -> None:
     result = judged(5, constant=[1.0, 1.0, 0.5])
     assert (result.verdict, result.ratio) == (Verdict.FASTER, pytest.approx(2.0, rel=0.01))

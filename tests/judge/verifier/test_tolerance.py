@@ -39,6 +39,11 @@ def test_the_baseline_itself_has_ratio_one(product: dict[str, Any]) -> None:
     assert error_ratio(product["base"], product) == (pytest.approx(1.0), None)
 
 
+def test_an_example_has_digits_that_show_the_error() -> None:
+    exact = torch.tensor([1676.25], dtype=torch.float64)
+    assert str(compare(exact * (1 + 1e-9), exact, exact, STANDARD)[1]).endswith("1676.250002, truth 1676.25")
+
+
 @pytest.mark.parametrize("parts", [2, 8, K])
 def test_other_orders_of_summation_pass(product: dict[str, Any], parts: int) -> None:
     """K parts is the sequential sum, the worst honest order."""

@@ -291,9 +291,12 @@ class ReplicateRun:
     def time_kinds(self) -> None:
         """Time all roles on each kind of inputs, in turns on the same inputs: a gain may depend on their values. What
         lies beyond a declared range comes last, since functions may raise there. A kind on which one replicate gains as
-        much as on plain ones is left out in later ones: worse is what is worse in all.
+        much as on plain ones is left out in later ones: worse is what is worse in all. Other kinds of texts and graphs
+        are compared alone, since they are seldom what a program runs on, and a generator of one's own has none.
         """
         driver, session = self.driver, self.session
+        if session.opened["facts"].get("python_inputs"):
+            return
         call_s = max(driver.call_s.values())
         is_short = call_s <= (KINDS_CALL_S if driver.result.index else KINDS_FIRST_CALL_S)
         if self.options.device != "cpu" or session.opened["goal"] != "speed" or not session.adversarial or not is_short:

@@ -21,6 +21,14 @@ from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.protocol.draws import drawing, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
+# Of floats, or of integers and texts.
+MEANINGS = {
+    "exact": "small integers, or sorted",
+    "spikes": "outliers, or ties",
+    "zeros": "mostly zeros, or skewed",
+    "tiny": "near 0, or of two values",
+    "constant": "all equal",
+}
 # Inputs on which the baseline must be tried first, since its output may not be finite. The size of their values is the
 # largest finite number to this power, and at most THOUSANDS of thousands: squares of huge ones overflow, and those of
 # large ones do not. In float64, in which outputs are compared, none is huge.
@@ -47,7 +55,7 @@ class CallRng:
     """The Rng of one call (see aisp_mcp.bench.Rng): the same seed and mode give the same tensors again.
 
     secret_statistics: False for static tensors, whose values a candidate may examine anyway. alike: slices along
-    leading axes have no weights: losses of batches with weights scatter too much to compare.
+    leading axes have no weights: losses of batches with weights scatter too much to compare. kind: the mode.
     """
 
     def __init__(
@@ -58,7 +66,7 @@ class CallRng:
         self.device = device
         self.torch = torch
         self._draw = random.Random(seed)
-        self._mode, self._alike = mode, alike
+        self.kind, self._alike = mode, alike
         self._secret = secret_statistics and mode == "plain"
 
     def _generator(self) -> Any:
@@ -89,10 +97,10 @@ class CallRng:
         values = self._drawn(shape, "normal_")
         values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
         values = self._precise(values, dtype)
-        if self._mode in SIZES:
-            values = values * _size(self._mode, self.torch.finfo(kind).max, dtype)
+        if self.kind in SIZES:
+            values = values * _size(self.kind, self.torch.finfo(kind).max, dtype)
         else:
-            values = _ADVERSARIAL[self._mode](values, self._draw)
+            values = _ADVERSARIAL[self.kind](values, self._draw)
         return self._planted(values, nan, inf).to(kind)
 
     def _precise(self, values: Any, dtype: str) -> Any:
@@ -114,9 +122,9 @@ class CallRng:
         values = self._drawn(shape, "uniform_", -1, 1)
         if self._secret:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
-        changed = _ADVERSARIAL.get(self._mode, _plain)  # bounded values are never large
+        changed = _ADVERSARIAL.get(self.kind, _plain)  # bounded values are never large
         bounded = changed(self._precise(values, dtype), self._draw).clamp_(-1, 1)
-        return (bounded.mul_(BEYOND_TIMES) if self._mode == BEYOND else bounded).to(self._dtype(dtype))
+        return (bounded.mul_(BEYOND_TIMES) if self.kind == BEYOND else bounded).to(self._dtype(dtype))
 
     def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
         """Give the values, in place, the secret statistics of this tensor.
@@ -170,13 +178,14 @@ class CallRng:
     def randint(self, low: int, high: int, *shape: int, dtype: str = "int64", any_values: bool = False) -> Any:
         kind = self._dtype(dtype)
         values = self.torch.randint(low, high, shape, device=self.device, dtype=kind, generator=self._generator())
-        return _INTEGERS.get(self._mode, _plain)(values, self._draw) if any_values and values.numel() > 1 else values
+        return _INTEGERS.get(self.kind, _plain)(values, self._draw) if any_values and values.numel() > 1 else values
 
     def permutation(self, n: int) -> Any:
         return self.torch.randperm(n, device=self.device, generator=self._generator())
 
-    def bernoulli(self, p: float, *shape: int) -> Any:
-        return self._drawn(shape, "uniform_") < p
+    def bernoulli(self, p: float, *shape: int, any_values: bool = False) -> Any:
+        values = self._drawn(shape, "uniform_") < p
+        return _BOOLEANS.get(self.kind, _plain)(values, self._draw) if any_values and values.numel() > 1 else values
 
     def seed(self) -> int:
         return self._draw.getrandbits(63)
@@ -264,6 +273,19 @@ def _equal(values: Any, draw: random.Random) -> Any:
     return flat[draw.randrange(len(flat))].clone().expand(values.shape).contiguous()
 
 
+def _whole_rows(values: Any, draw: random.Random) -> Any:
+    """A few rows, or stretches of a single one, are all true or all false: a mask that hides everything."""
+    rows = values.view(-1, values.shape[-1]) if values.ndim > 1 else values.view(-1)
+    for _ in range(3):
+        first = draw.randrange(len(rows))
+        rows[first : first + max(1, len(rows) // 8)] = draw.random() < 0.5
+    return values
+
+
+def _alike(values: Any, draw: random.Random) -> Any:
+    return values.fill_(draw.random() < 0.5)
+
+
 # Kinds of integers for functions that take any: by the kind of the other inputs.
 _INTEGERS: dict[str, Callable[[Any, random.Random], Any]] = {
     "plain": _plain,
@@ -272,6 +294,12 @@ _INTEGERS: dict[str, Callable[[Any, random.Random], Any]] = {
     "zeros": _skewed,
     "tiny": _two,
     "constant": _equal,
+}
+_BOOLEANS: dict[str, Callable[[Any, random.Random], Any]] = {
+    "exact": _sorted,
+    "spikes": _whole_rows,
+    "zeros": _skewed,
+    "constant": _alike,
 }
 _ADVERSARIAL: dict[str, Callable[[Any, random.Random], Any]] = {
     "plain": _plain,

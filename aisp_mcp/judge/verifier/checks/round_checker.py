@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Container
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -52,6 +53,7 @@ class RoundChecker:
         self._contract = contract_of(spec, layout, self.orders)
         self._is_decided = False  # True once the battery has been checked
         self._plain_calls = Counter[int]()  # on plain inputs, by worker
+        self._with_nan = set[str]()  # outputs in which the baseline has NaN as well
 
     def check(
         self,
@@ -67,7 +69,7 @@ class RoundChecker:
         After a worker's first comparison, outputs that hardly differ from the baseline's are accepted without a
         reference (see near()); the ratio is the worst of the others.
         """
-        if found := self._damage(arena, round_inputs, stored):
+        if found := self._damage(bank, arena, round_inputs, stored):
             return CheckAnswer(failure=found.failure, code=found.code, checked=0, ratio=None)
         sample, self._is_decided = sample if self._protections.values else [], self._is_decided or round_inputs.battery
         worst, measures, edge = 0.0, dict[str, float](), None
@@ -93,18 +95,29 @@ class RoundChecker:
         has_leeway = self._is_decided and not filled.battery
         return CheckedCall(bank, arena, filled, number, self._plain_calls[filled.worker_id], has_leeway)
 
-    def _damage(self, arena: Arena, filled: RoundInputs, stored: list[int] | None) -> CallCheck | None:
-        """Check the guards of every call of the round, and the poison of all stored ones, sampled or not."""
-        count, is_plain = filled.count, filled.mode == "plain"
-        calls = [*range(count)] if stored is None else stored
-        is_poisoned = self._protections.poison and not self._spec.tolerance.nan
+    def _damage(self, bank: InputBank, arena: Arena, filled: RoundInputs, stored: list[int] | None) -> CallCheck | None:
+        """Check the guards of every call of the round, and the poison of all stored ones on plain inputs, sampled or
+        not. Other inputs can lead an honest program to NaN, with any bits: there the comparison of values decides.
+        """
+        count, calls = filled.count, [*range(filled.count)] if stored is None else stored
+        is_poisoned = self._protections.poison and not self._spec.tolerance.nan and filled.mode == "plain"
         for part in arena.parts:
             if self._protections.outside and (call := broken_guard(part, count)) is not None:
                 return CallCheck(0.0, "out_of_bounds", f"call {call}: something was written outside the output")
-            if is_poisoned and (found := left_poison(part, count, calls, is_plain)):
-                message = f"call {found[0]}: an element of {found[1]} was never written"
-                return CallCheck(0.0, "incorrect_unwritten", message)
+            while is_poisoned and (found := left_poison(part, count, calls, self._with_nan)):
+                number, name = found
+                if not self._is_nan(CheckedCall(bank, arena, filled, number), name):
+                    return CallCheck(
+                        0.0, "incorrect_unwritten", f"call {number}: an element of {name} was never written"
+                    )
+                self._with_nan.add(name)
         return None
+
+    def _is_nan(self, call: CheckedCall, name: str) -> bool:
+        """Return True if the baseline's own output of that name has NaN: torch.maximum gives it the poison's bits."""
+        outputs = call.bank.baseline(call.inputs())
+        index = [spec.name for spec in self._layout.outputs].index(name)
+        return bool(outputs[index].isnan().any())
 
     def _check_call(self, call: CheckedCall) -> CallCheck:
         bank = call.bank
@@ -190,16 +203,14 @@ def broken_guard(arena: Arena, count: int) -> int | None:
     return None
 
 
-def left_poison(arena: Arena, count: int, calls: list[int], is_plain: bool) -> tuple[int, str] | None:
-    """The first of these calls, and the name of the output, with a floating-point element that was never written.
-
-    is_plain: of the inputs. Others can lead an honest program to NaN, and torch's conversion to bfloat16 writes NaN
-    with the bits of the poison: there bfloat16 is left to the comparison of values.
+def left_poison(arena: Arena, count: int, calls: list[int], but: Container[str] = ()) -> tuple[int, str] | None:
+    """The first of these calls, and the name of the output, with a floating-point element that was never written. but:
+    outputs that are not searched.
     """
     import torch
 
     for spec, offset in arena.layout.frame_outputs() if calls else ():
-        if not is_plain and spec.dtype == "bfloat16":
+        if spec.name in but:
             continue
         if spec.dtype.startswith(("float", "bfloat", "complex")) and spec.nbytes:
             rows = _rows(arena.frames(count)[:, offset : offset + spec.nbytes], calls)
@@ -217,9 +228,7 @@ def _rows(outputs: Any, calls: list[int]) -> list[Any]:
 
 
 def is_poison(rows: Any, dtype: str, itemsize: int) -> Any:
-    """Per row of bytes: True if an element still has the exact bits of the poison. An honest NaN has others, except in
-    bfloat16.
-    """
+    """Per row of bytes: True if an element still has the exact bits of the poison. An honest NaN seldom has."""
     import torch
 
     if dtype.startswith("complex"):

@@ -150,9 +150,8 @@ def compare(
     if out.numel() == 0:
         return 0.0, None
     if _must_be_equal(out, tolerance):
-        wrong = int((out != base).sum())
-        message = f"{wrong} of {out.numel()} elements differ; the contract demands exact equality"
-        return (math.inf, message) if wrong else (0.0, None)
+        wrong = (out != base).flatten()
+        return (math.inf, _unequal(out, base, wrong)) if bool(wrong.any()) else (0.0, None)
     kind, type_of_output = torch.finfo(out.dtype), out.dtype
     out, base, ref = map(components, (out, base, ref))
     limits = ErrorLimits.of(tolerance, type_of_output, slack, elements=out.dtype)
@@ -175,7 +174,7 @@ def compare(
         value, true = float(out.flatten()[index]), float(ref.flatten()[index])
         return ratio, (
             f"error is {ratio * slack:.3g} times the baseline's own (allowed {limits.error:g}); "
-            f"worst element {index} of {out.numel()}: {value:.6g}, truth {true:.6g}"
+            f"worst element {index} of {out.numel()}: {', truth '.join(_distinct(value, true))}"
         )
     lost = count_lost(error, own, truth, limits.element, limits.element_own)
     share = lost / _most_lost(out)
@@ -184,6 +183,21 @@ def compare(
         rows, failure = _off_as_a_whole(out, base, ref, tolerance, limits)
         share = max(share, rows)
     return max(ratio, share * tolerance.error_ratio), failure if share > 1.0 else None
+
+
+def _distinct(one: float, other: float) -> tuple[str, str]:
+    """Two numbers with as many digits as tell them apart, from six on."""
+    pairs = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(6, 18))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (repr(one), repr(other)))
+
+
+def _unequal(out: Any, base: Any, wrong: Any) -> str:
+    """What differs, with the first example. wrong: of the flat outputs."""
+    index = int(wrong.int().argmax())
+    value, right = (each.flatten()[index].item() for each in (out, base))
+    return (
+        f"{int(wrong.sum())} of {out.numel()} elements differ and must be equal; element {index}: {value}, not {right}"
+    )
 
 
 def near(out: Any, base: Any, tolerance: Tolerance) -> bool:

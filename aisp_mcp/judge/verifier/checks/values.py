@@ -121,7 +121,8 @@ def own(path: str, name: str) -> Check:
             verdict = function(arguments, found, expected) if takes > 2 else function(arguments, found)
         except Exception as error:
             raise BenchmarkError("CHECKER_RAISED", f"{name} raised {where(error, path)}.") from error
-        return None if bool(verdict) else f"{name} of {Path(path).name} refused it"
+        returned = "" if isinstance(verdict, bool) else f": it returned {shown(verdict)}, not True"
+        return None if bool(verdict) else f"{name} of {Path(path).name} refused it{returned}"
 
     return check
 
@@ -295,13 +296,19 @@ def _arrays(expected: Any, found: Any, at: str, where: str) -> Iterator[str | Fl
         yield f"{shown(found)}{where} is a {_kind(found)}, the baseline's is a {_kind(expected)}"
     elif expected.shape != found.shape:
         yield f"an array{where} has the shape {found.shape}, the baseline's {expected.shape}"
+    elif expected.dtype.names or found.dtype.names:
+        if expected.dtype.names != found.dtype.names:
+            yield f"an array{where} has the fields {found.dtype.names}, the baseline's {expected.dtype.names}"
+            return
+        for name in expected.dtype.names:
+            yield from _arrays(expected[name], found[name], f"{at}[{name!r}]", f" at {at}[{name!r}]")
     elif not expected.size:  # of no elements, the type is often chance, as of numpy.array([])
         return
     elif expected.dtype.kind in "fc" and found.dtype.kind in "fc":
         yield Floats(at, expected, found)
     elif expected.dtype.kind != found.dtype.kind:
         yield f"an array{where} is of {found.dtype}, the baseline's of {expected.dtype}"
-    elif not numpy.array_equal(expected, found):
+    elif not numpy.array_equal(expected, found, equal_nan=expected.dtype.kind in "mM"):
         yield f"{int((expected != found).sum())} of {expected.size} elements of an array{where} differ"
 
 

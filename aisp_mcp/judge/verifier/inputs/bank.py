@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from aisp_mcp.bench import Host
-from aisp_mcp.judge.protocol.draws.rng import CallRng
+from aisp_mcp.judge.protocol.draws.rng import MEANINGS, CallRng
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.protocol.shared_memory import Arena
 from aisp_mcp.judge.verifier.checks import values
@@ -312,6 +312,11 @@ class CheckedCall:
     @property
     def is_plain(self) -> bool:
         return self.mode == "plain"
+
+    @property
+    def on(self) -> str:
+        """The kind of its inputs, for a sentence: `on exact inputs (small integers, or sorted)`."""
+        return f"on {self.mode} inputs{f' ({MEANINGS[self.mode]})' if self.mode in MEANINGS else ''}"
 
     @property
     def outputs(self) -> list[Any]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable
+import string
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from aisp_mcp.judge.protocol.values import HEAD, MADE_N, framed, unframed
 from aisp_mcp.judge.verifier.checks import values
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+OTHERS = LETTERS.upper() + string.digits + string.punctuation + "\t\n"
+SEPARATORS = (" ", " ", "  ", "\t", ", ", "-", ". ", " 7_")
 ROOM, LEAST_ROOM = 2, 4096  # a frame holds so many times the largest of a few draws, and this many bytes more
 FRAMES: dict[str, int] = {}  # bytes by input, once they are settled
 SEEN: dict[str, int] = {}  # the largest so far
@@ -111,23 +114,49 @@ def call(path: str, name: str, seed: int, n: int) -> Any:
     return made
 
 
-def text(seed: int, n: int, alphabet: str = LETTERS + " ") -> str:
-    """n characters."""
-    return "".join(random.Random(seed).choices(alphabet, k=n))
+def text(seed: int, n: int, alphabet: str = "", kind: str = "plain") -> str:
+    """n characters. Without an alphabet, they are letters and blanks, and of the other kinds any of ASCII."""
+    known = alphabet or LETTERS + " " * (1 if kind == "plain" else 8) + ("" if kind == "plain" else OTHERS)
+    return "".join(_chosen(random.Random(seed), known, n, kind))
 
 
-def words(seed: int, n: int) -> list[str]:
+def words(seed: int, n: int, kind: str = "plain") -> list[str]:
     """n words, a few of them frequent, as in a language."""
     draw = random.Random(seed)
     known = ["".join(draw.choices(LETTERS, k=draw.randint(1, 10))) for _ in range(max(n // 8, 2))]
-    return draw.choices(known, [1 / rank for rank in range(1, len(known) + 1)], k=n)
+    return _chosen(draw, known, n, kind, [1 / rank for rank in range(1, len(known) + 1)])
 
 
-def lines(seed: int, n: int) -> str:
-    """n lines of words."""
+def lines(seed: int, n: int, kind: str = "plain") -> str:
+    """n lines of words. Of the other kinds, they may have several separators, begin or end with one, and be many empty
+    ones, equal, or without an end.
+    """
     draw = random.Random(seed)
     every = iter(words(draw.getrandbits(60), 8 * n))
-    return "".join(" ".join(next(every) for _ in range(draw.randint(0, 8))) + "\n" for _ in range(n))
+    between = (" ",) if kind == "plain" else SEPARATORS
+    made = ["".join(next(every) + draw.choice(between) for _ in range(draw.randint(0, 8))) for _ in range(n)]
+    if kind == "plain":
+        return "".join(line.rstrip(" ") + "\n" for line in made)
+    return "\n".join(_chosen(draw, ["", *made], n, kind)) + draw.choice(("", "\n"))
+
+
+def _chosen(
+    draw: random.Random, known: Sequence[str], n: int, kind: str, weights: Sequence[float] | None = None
+) -> list[str]:
+    """n of these; of the other kinds as integers: sorted, some of them several times in a row, mostly the same, only
+    two, or all equal.
+    """
+    if kind in ("tiny", "constant"):
+        known, weights = draw.choices(known, k=2 if kind == "tiny" else 1), None
+    items = draw.choices(known, weights, k=n)
+    if kind == "exact":
+        items.sort(reverse=draw.random() < 0.5)
+    elif kind == "spikes":
+        items = [item for item in items for _ in range(draw.choice((1, 1, 2, 3)))][:n]
+    elif kind == "zeros":
+        most = draw.choice(known)
+        items = [most if draw.random() < 0.9 else item for item in items]
+    return items
 
 
 def json_like(seed: int, n: int) -> Any:
@@ -149,20 +178,23 @@ def json_like(seed: int, n: int) -> Any:
     return {f"key{index}": part(max(n // 8, 1), 1) for index in range(8)}
 
 
-def graph(seed: int, n: int, edges: int | None = None) -> Any:
-    """A graph of networkx with n nodes and so many edges, with weights."""
+def graph(seed: int, n: int, edges: int | None = None, kind: str = "plain") -> Any:
+    """A graph of networkx with n nodes and so many edges, with weights; of one other kind, in many parts."""
     import networkx
 
     draw = random.Random(seed)
-    made = networkx.gnm_random_graph(n, 4 * n if edges is None else edges, seed=draw.getrandbits(30))
+    count = 4 * n if edges is None else edges
+    made = networkx.gnm_random_graph(n, min(count, n // 2) if kind == "zeros" else count, seed=draw.getrandbits(30))
     for one, other in made.edges:
         made[one][other]["weight"] = draw.random()
     return made
 
 
-def sparse(seed: int, rows: int, columns: int, density: float = 0.01) -> Any:
-    """A sparse matrix of scipy, in rows."""
+def sparse(seed: int, rows: int, columns: int, density: float = 0.01, kind: str = "plain") -> Any:
+    """A sparse matrix of scipy, in rows, of normal values; of one other kind, with many empty rows."""
     import numpy
     import scipy.sparse
 
-    return scipy.sparse.random(rows, columns, density, format="csr", random_state=numpy.random.default_rng(seed))
+    draw = numpy.random.default_rng(seed)
+    share = min(density, 0.5 / columns) if kind == "zeros" else density
+    return scipy.sparse.random(rows, columns, share, format="csr", random_state=draw, data_rvs=draw.standard_normal)
