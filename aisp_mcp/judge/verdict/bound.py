@@ -220,13 +220,13 @@ def _parts(replicate: Replicate, ratio: stats.ReplicateRatio) -> tuple[float, fl
 def _isolated_s(replicate: Replicate, role: Role) -> float:
     """Seconds of the role's isolated call: the lower quartile of its rounds. Other programs can only make them longer,
     and a call on its own cannot be shorter than the work that it does. A candidate's handoff beyond the baselines' is
-    part of its call: a bent clock only moves time there.
+    part of its call: a bent clock only moves time there, also if it is bent in some rounds alone.
     """
-    own_s, beyond_s = _quartile(replicate.isolated[role]), replicate.handoffs_s
-    if role is not Role.CANDIDATE or not beyond_s:
+    own_s = _quartile(replicate.isolated[role])
+    if role is not Role.CANDIDATE or not replicate.handoffs_s:
         return own_s
-    usual_s = statistics.fmean(_quartile(beyond_s[baseline]) for baseline in BASELINES)
-    return own_s + max(_quartile(beyond_s[role]) - usual_s, 0.0)
+    usual_s = [_quartile(_whole_s(replicate, each)) - _quartile(replicate.isolated[each]) for each in BASELINES]
+    return max(own_s, _quartile(_whole_s(replicate, role)) - statistics.fmean(usual_s))
 
 
 def _quartile(seconds: Sequence[float]) -> float:

@@ -136,6 +136,14 @@ def test_a_clock_bent_in_isolated_calls_hides_nothing() -> None:
     assert logs[2:] == pytest.approx([0.0] * 3, abs=1e-9)
 
 
+def test_a_clock_bent_in_some_isolated_calls_hides_nothing_either() -> None:
+    """The shortest times on both clocks are then of different rounds."""
+    bent = replicate((300e-6, 15e-6), (300e-6, 300e-6, 15e-6), cost_s=9e-6)
+    bent.isolated[Role.CANDIDATE] = [15e-6, 15e-6, 300e-6]
+    bent.handoffs_s[Role.CANDIDATE] = [294e-6, 294e-6, 9e-6]
+    assert [ratio for ratio, _ in bound.ratios_of_isolated_calls([bent], "parent")] == pytest.approx([0.0], abs=1e-9)
+
+
 def test_a_process_that_is_slow_by_its_luck_is_no_batching() -> None:
     """Five replicates of two identical programs, as measured: some processes are a seventh slower in isolated calls."""
     alone_us = [(45, 45, 51), (44, 44, 45), (43, 44, 50), (52, 44, 43), (51, 52, 50)]
