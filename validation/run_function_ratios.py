@@ -1,6 +1,7 @@
 """Judge pairs of functions of known ratios on a CPU, beside torch.utils.benchmark on the same core in the same run.
 
-python validation/run_function_ratios.py OUT.json [--preset default] [--part 1/4] [--only NAME] [--cores 0-3]
+python validation/run_function_ratios.py OUT.json [--preset default] [--part 1/4] [--only NAME] [--seconds 760]
+    [--logs FOLDER]
 
 Both functions repeat one operation, P and Q times, of torch, numpy or plain Python, on an array or a list. 60 pairs:
 candidates of 3 µs to 5 ms, ratios of 1.02 to 5. The truth is the ratio of the two medians by torch.utils.benchmark on
