@@ -52,6 +52,7 @@ def test_what_a_candidate_lacks_while_it_runs_is_a_skip(tmp_path: Path, body: st
 def test_a_program_at_the_edge_is_told_so_with_the_inputs_that_show_it(tmp_path: Path) -> None:
     found = judge(tmp_path, "def run(a, b):\n    return (a @ b) * 1.008\n", APPROXIMATE)
     (flag,) = [flag for flag in found.flags if flag.code == "edge_of_tolerance"]
-    assert " inputs" in flag.message and ", seed " in flag.message
+    assert " inputs" in flag.message
+    assert ", seed " in flag.message
     assert flag.evidence["share"] == pytest.approx(0.8, abs=0.01)
     assert "edge_of_tolerance" not in [flag.code for flag in judge(tmp_path, HONEST, APPROXIMATE).flags]

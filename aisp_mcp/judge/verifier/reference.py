@@ -129,6 +129,17 @@ class ReferenceEvaluator:
         kept = tensors.keys() - {*self.spec.in_place} if self.in_parts else set()
         return {name: tensor if name in kept else _wide(tensor) for name, tensor in tensors.items()}
 
+    def _params_again(self) -> dict[str, Any]:
+        """The parameters widened once more, beside those of the reference; in parts from now on if they do not fit."""
+        try:
+            return self._widened(self.params)
+        except Exception as error:
+            if self.in_parts or not evaluation.is_out_of_memory(error):
+                raise
+        self.in_parts = True
+        self._prepare()
+        return self._widened(self.params)
+
     @contextmanager
     def _opened_wide(self, inputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The opened inputs, widened; the originals are released, since large ones leave too little memory."""
@@ -243,7 +254,7 @@ class ReferenceEvaluator:
         evaluate_jittered(). Consumes the inputs.
         """
         with self._opened_wide(inputs) as wide:
-            params = self._widened(self.params)
+            params = self._params_again()
             disturb([*wide.values(), *(() if self.in_parts else params.values())], seed, -eps / 2, eps / 2)
             return evaluate_jittered(lambda: self._reference(wide | params), eps, most_terms, seed)
 
@@ -279,7 +290,7 @@ class ReferenceEvaluator:
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
         with self._opened_wide(inputs) as wide:
-            params = self._widened(self.params)
+            params = self._params_again()
             return evaluate_in_order(lambda: self._reference(wide | params))
 
     def in_tf32(self, inputs: dict[str, Any], narrowed: Callable[[Any], Any]) -> Any:

@@ -83,6 +83,23 @@ def test_a_reference_that_does_not_fit_is_computed_in_parts(is_static: bool, mon
     assert 0 < float((moved - found[1]).abs().max()) < 0.1 * float(found[1].abs().max())
 
 
+def test_a_second_copy_of_the_weights_that_does_not_fit_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(calling.MODULES, "widened", True)
+    spec = Experts()
+    spec.is_static = True
+    params = dict(spec.params(CallRng("cpu", 1, secret_statistics=False)))
+    inputs = InputBank("cpu", ReferenceEvaluator(spec, params)).inputs(2, "plain")
+    reference = ReferenceEvaluator(spec, params)
+    _, truth = reference.both(inputs)
+    assert not reference.in_parts
+    taken = torch.empty(160 << 20, dtype=torch.uint8)  # what earlier tests have left free
+    with limited(32 << 20):
+        moved = reference.jittered(inputs, 2.0**-8, 1.0, seed=1)
+    del taken
+    assert reference.in_parts
+    assert 0 < float((moved - truth).abs().max()) < 0.1 * float(truth.abs().max())
+
+
 def test_one_that_changes_what_it_cannot_copy_is_refused() -> None:
     spec = Changed()
     inputs = InputBank("cpu", ReferenceEvaluator(spec, {})).inputs(2, "plain")
