@@ -145,7 +145,7 @@ UNRESOLVED = "clock_resolution_low"
 def grown(ctx: Context, task: Sequence[_Placed]) -> list[tuple[Request, Flag | None]]:
     """The requests with sizes that the clock can resolve for all, and flags if they differ from the given ones."""
     begin = pair.plan(task[0][0]).sizes
-    if not begin:
+    if not begin or not all(request.grows for request, _ in task):
         return [(request, None) for request, _ in task]
     step, resolved = 0, list[bool]()
     for request, options in task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,9 @@ def test_sizes_that_the_calls_ignore_stay_as_given(tmp_path: Path, monkeypatch: 
     options = Options(preset=PRESETS["quick"], folder=tmp_path, size="small", device="cpu")
     assert functions.grown(ctx, [(request, options)]) == [(request, None)]
     assert tried == [{"n": 64}, {"n": 128}]
+    chosen = replace(request, grows=False)  # such as by a suite
+    assert functions.grown(ctx, [(chosen, options)]) == [(chosen, None)]
+    assert len(tried) == 2
 
 
 def test_all_candidates_of_a_baseline_are_measured_at_the_sizes_that_the_fastest_needs(

@@ -77,6 +77,7 @@ class Request:
 
     sizes: other values for numbers that the inputs name. name: of the target, if its user gave one. make, check:
     `file.py:function` of a generator of arguments and of a checker of answers. rtol, atol: for floats in answers.
+    grows: larger sizes may be tried where calls are too short to time.
     """
 
     baseline: str
@@ -88,6 +89,7 @@ class Request:
     check: str | None = None
     rtol: float | None = None
     atol: float | None = None
+    grows: bool = True
 
     @property
     def has_values(self) -> bool:

@@ -76,11 +76,11 @@ def solve(problem):
 
 @dataclass(frozen=True)
 class _Task:
-    """A task's file, the class in it, and the n that makes its calls as long as the suite wants them."""
+    """A task's file, the class in it, and the n with which the suite's calls take about 100 ms, if it is known."""
 
     file: Path
     title: str
-    n: int
+    n: int | None
 
     @property
     def name(self) -> str:
@@ -97,7 +97,9 @@ def find(path: Path, candidates: Sequence[Path], constants: Constants) -> list[P
     for task in tasks:
         near = candidates or _solvers(path, task)
         own = near if len(tasks) == 1 or not candidates else [file for file in near if _belongs(file, task)]
-        reference = {"file": str(task.file), "title": task.title, "n": constants.get("n", task.n)}
+        n = constants.get("n", task.n or N)
+        # With the suite's own n, a search for calls that are long enough would take as long as a quick verdict.
+        reference = {"file": str(task.file), "title": task.title, "n": n, "grows": n != task.n}
         found = {_variant(file, task): {"file": str(file)} for file in own}
         files = {task.file.name: base.read_text(task.file)}
         summary = f"The task {task.name} of AlgoTune."
@@ -125,7 +127,9 @@ def requests(problems: Sequence[Problem], folder: Path) -> tuple[list[Request], 
                 broken.append(Failure(target=f"{label}_{name}", code=error.code, message=error.message))
                 continue
             size, make, check = f"n={problem.reference['n']}", f"{task}:make", f"{task}:is_solution"
-            found.append(Request(f"{task}:solve", f"{solver}:solve", size, make=make, check=check))
+            grows = problem.reference["grows"]
+            pair = f"{task}:solve", f"{solver}:solve", size
+            found.append(Request(*pair, make=make, check=check, grows=grows))
     return found, broken
 
 
@@ -142,7 +146,7 @@ def _tasks(path: Path) -> list[_Task]:
         files = [*sorted(below), *(file for file in tasks if file.is_file() and file not in below)]
     sizes = _published(root)
     found = ((file, _title(file)) for file in files)
-    return [_Task(file, title, sizes.get(file.stem, N)) for file, title in found if title]
+    return [_Task(file, title, sizes.get(file.stem)) for file, title in found if title]
 
 
 def _root(path: Path) -> Path | None:

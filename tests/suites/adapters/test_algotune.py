@@ -85,6 +85,7 @@ def test_solvers_are_those_below_the_path_and_sizes_the_published_ones(
     (absent, distinct) = formats.find(suite / "results" / "Wrong", "algotune", [], {"n": 9})
     assert ([*absent.candidates], [*distinct.candidates]) == (["wrong"], ["wrong"])
     assert distinct.reference["n"] == 9
+    assert [found["distinct"].reference["grows"], distinct.reference["grows"]] == [False, True]
     assert formats.recognised(str(suite / "AlgoTuneTasks" / "distinct" / "distinct.py")) == "algotune"
     monkeypatch.chdir(suite)
     (suite / "AlgoTuneTasks" / "distinct" / "solver.py").write_text(FAST)
