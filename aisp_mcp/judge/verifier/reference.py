@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from aisp_mcp.bench import Benchmark
 from aisp_mcp.errors import AispError
@@ -27,6 +27,7 @@ from aisp_mcp.judge.verifier.evaluation import evaluate, evaluate_in_order, eval
 from aisp_mcp.judge.verifier.inputs import made
 from aisp_mcp.judge.verifier.inputs.files import copied_inputs, is_file, opened
 
+Result = TypeVar("Result")
 # Bytes of a result; of larger ones, no more than two are held at a time. Chosen: three of them are 3 GiB at most.
 HELD_BYTES = 1 << 30
 # Seconds of the host per call from which on a program is captured: a capture takes as long as a call, and half a second
@@ -129,16 +130,16 @@ class ReferenceEvaluator:
         kept = tensors.keys() - {*self.spec.in_place} if self.in_parts else set()
         return {name: tensor if name in kept else _wide(tensor) for name, tensor in tensors.items()}
 
-    def _params_again(self) -> dict[str, Any]:
-        """The parameters widened once more, beside those of the reference; in parts from now on if they do not fit."""
+    def _fitting(self, work: Callable[[], Result]) -> Result:
+        """The work's result; if memory is short, of the work done again, in parts from now on."""
         try:
-            return self._widened(self.params)
+            return work()
         except Exception as error:
             if self.in_parts or not evaluation.is_out_of_memory(error):
                 raise
         self.in_parts = True
         self._prepare()
-        return self._widened(self.params)
+        return work()
 
     @contextmanager
     def _opened_wide(self, inputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -212,16 +213,12 @@ class ReferenceEvaluator:
 
     def _truth_of(self, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The float64 output, and the inputs as it leaves them."""
-        try:
+
+        def work() -> tuple[Any, dict[str, Any]]:
             wide = self._widened(given)
             return self._truth(wide), wide
-        except Exception as error:
-            if self.in_parts or not evaluation.is_out_of_memory(error):
-                raise
-        wide = {}
-        self.in_parts = True
-        self._prepare()
-        return self._truth_of(given)
+
+        return self._fitting(work)
 
     def _state_names(self) -> list[str]:
         """Names of the inputs whose content may be part of the answer, if elements are compared at all."""
@@ -254,7 +251,7 @@ class ReferenceEvaluator:
         evaluate_jittered(). Consumes the inputs.
         """
         with self._opened_wide(inputs) as wide:
-            params = self._params_again()
+            params = self._fitting(lambda: self._widened(self.params))
             disturb([*wide.values(), *(() if self.in_parts else params.values())], seed, -eps / 2, eps / 2)
             return evaluate_jittered(lambda: self._reference(wide | params), eps, most_terms, seed)
 
@@ -290,7 +287,7 @@ class ReferenceEvaluator:
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
         with self._opened_wide(inputs) as wide:
-            params = self._params_again()
+            params = self._fitting(lambda: self._widened(self.params))
             return evaluate_in_order(lambda: self._reference(wide | params))
 
     def in_tf32(self, inputs: dict[str, Any], narrowed: Callable[[Any], Any]) -> Any:

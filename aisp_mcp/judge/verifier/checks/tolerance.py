@@ -192,7 +192,7 @@ def _distinct(one: float, other: float) -> tuple[str, str]:
 
 
 def _unequal(out: Any, base: Any, wrong: Any) -> str:
-    """What differs, with the first example. wrong: of the flat outputs."""
+    """The number of unequal elements, with the first of them. wrong: of the flat outputs."""
     index = int(wrong.int().argmax())
     value, right = (each.flatten()[index].item() for each in (out, base))
     return (
