@@ -174,9 +174,13 @@ JUDGED |= {
     ),
 }
 WRONG = {
-    "most of an input that is to be changed": (
-        "def f(x):\n    x[:1999].clamp_(-1, 1)\n",
+    "half of an input that is to be changed": (
+        "def f(x):\n    x[:1000].clamp_(-1, 1)\n",
         JUDGED["an input that is changed, and nothing returned"],
+    ),
+    "an input that only unusual values change": (
+        "def f(x):\n    pass\n",
+        (JUDGED["an input that is changed, and nothing returned"][0], "", "x=torch.randn(2000, scale=0.05, shift=0, in_place=True)"),
     ),
     "a module left out": (
         BESIDE + "def f(x):\n    return torch.matmul(x[:, :, :30], W)\n",

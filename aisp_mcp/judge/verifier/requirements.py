@@ -300,9 +300,10 @@ def reject_degenerate(bank: InputBank, seed: int, output: Any, kinds: Sequence[s
         reject_varying_shapes(output, other)
         if not all(_same(a, b) for (_, a), (_, b) in zip(flatten(output), flatten(other), strict=True)):
             return mode != "plain"
-    bank.reference.both(bank.inputs(seed, "plain"))
-    if bank.reference.left:  # the answer of a function that returns nothing
-        return False
+    for mode in ("plain", *kinds):
+        bank.reference.both(bank.inputs(seed, mode))
+        if bank.reference.left:  # the answer of a function that returns nothing
+            return False
     spec = bank.reference.spec
     zeros = [name for name, value in settable(spec).items() if value == 0 and not isinstance(value, bool)]
     if zeros:
@@ -373,7 +374,7 @@ def rehearse(bank: InputBank, seed: int, other: Any, orders: OtherOrders, kinds:
         )
     orders.note_coarse(shares)
     others = [tensor for _, tensor in flatten(other)]
-    if shares and not bank.reference.left and _passes(bank, others, own, truth, orders, "plain"):
+    if shares and not bank.reference.answers_in_inputs and _passes(bank, others, own, truth, orders, "plain"):
         is_exact = not any(tensor.is_floating_point() or tensor.is_complex() for tensor in own)
         del own, truth
         draws = [(mode, seed) for mode in kinds] + [("plain", seed + DRAWS + more) for more in range(DRAWS * is_exact)]

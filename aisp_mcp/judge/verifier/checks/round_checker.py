@@ -121,7 +121,7 @@ class RoundChecker:
 
     def _check_call(self, call: CheckedCall) -> CallCheck:
         bank = call.bank
-        if call.seed not in bank.hidden and not bank.left and self._near_baseline(call):
+        if call.seed not in bank.hidden and not bank.reference.answers_in_inputs and self._near_baseline(call):
             return CallCheck()
         inputs = call.inputs()
         if message := self._changed(call, inputs):
@@ -145,7 +145,9 @@ class RoundChecker:
         inputs was compared with it. Further plain outputs of a program that was not near are hardly near either.
         """
         bank = call.bank
-        if bank.left or call.round.worker_id not in bank.compared or bank.truth(call.seed, call.mode):
+        if bank.reference.answers_in_inputs or call.round.worker_id not in bank.compared:
+            return False
+        if bank.truth(call.seed, call.mode):
             return False
         return bank.near or not call.is_plain
 
