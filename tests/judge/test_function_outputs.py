@@ -180,7 +180,11 @@ WRONG = {
     ),
     "an input that only unusual values change": (
         "def f(x):\n    pass\n",
-        (JUDGED["an input that is changed, and nothing returned"][0], "", "x=torch.randn(2000, scale=0.05, shift=0, in_place=True)"),
+        (
+            JUDGED["an input that is changed, and nothing returned"][0],
+            "",
+            "x=torch.randn(2000, scale=0.05, shift=0, in_place=True)",
+        ),
     ),
     "a module left out": (
         BESIDE + "def f(x):\n    return torch.matmul(x[:, :, :30], W)\n",
