@@ -212,7 +212,7 @@ class Replicate(Checks):
     was counted. kinds: by kind of inputs, plain ones among them, seconds per call of the baseline, of its repeat, and
     of the candidate in its first and its last rounds (verdict/values.py). ended_rounds: on a GPU, rounds of each role,
     timed or not, after whose end the device was probed. dropped_s: on a CPU, seconds of the median call on each
-    worker's own clock, in rounds whose outputs were released after each call.
+    worker's own clock, in rounds whose inputs were read before each call and whose outputs were released after it.
     """
 
     index: int

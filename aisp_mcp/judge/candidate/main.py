@@ -17,7 +17,7 @@ GATE      on a GPU, with calls that wait in the stream until the parent opens th
 ISOLATED  with inputs that come one call at a time (timing/cpu.py, verifier/handoff_gpu.py)
 TOUCH     no calls; only their memory is touched (outputs.py), or allocated again on a GPU (device_turns.py)
 CONVERT   no calls; the next round's inputs become the arguments of two functions, such as lists (outputs.py)
-DROP      with NO_COPY on a CPU: each output is released after its call; nobody compares it
+DROP      with NO_COPY on a CPU: inputs are read before each call, and its output released after it; nobody compares it
 SETTLE    no calls; the outputs of the last round become tensors, and the control block says where (outputs.py)
 """
 

@@ -273,11 +273,13 @@ def nearest(estimates: Sequence[SecondsByRole], log_ratio: float) -> SecondsByRo
 
 
 def dropped_apart(replicates: Sequence[Replicate]) -> float:
-    """The log-ratio where outputs are released at once minus that where they are kept, on the workers' own clocks: the
-    part of the mean over replicates that its standard error does not explain. 0 without such rounds.
+    """The log-ratio where inputs are in the caches and outputs are released at once, minus that of timed rounds, on the
+    workers' own clocks: the part of the mean over replicates that its standard error does not explain. 0 without such
+    rounds.
 
     In timed rounds outputs are kept until they are compared, so each call writes to memory that no earlier one has
-    left in the caches. A caller who drops them sees another ratio: 2.0 instead of 1.8 for results of 512 KiB in 150 µs.
+    left in the caches, and reads inputs that another process wrote. A caller who drops results sees another ratio: 2.0
+    instead of 1.8 for results of 512 KiB in 150 µs; one who has just made the inputs 4.5 instead of 4.2.
     """
     apart = []
     for replicate in replicates:
