@@ -38,6 +38,8 @@ DTYPES = {
 _FLOATING = ("float", "bfloat")
 _GPU_ONLY = ("cudnn", "flash", "efficient", "fused_adam")
 _ATTENTION = (attention.FORWARD, attention.BACKWARD)
+# Operators whose last integer tensor holds indices into the dimension that their second argument names, of their first.
+_ALONG = ("gather", "index_select", "index_add", "index_copy", "index_fill", "scatter", "scatter_add", "scatter_reduce")
 _TEXT = '''"""{summary}"""
 
 import torch
@@ -262,6 +264,8 @@ def draw(signature: dict[str, Any], at: int) -> str:
         length = 1 + sum((size - 1) * step for size, step in zip(dims, stride, strict=True))
         return f"{_values(signature, dtype, [length])}.as_strided({dims}, {stride})"
     text = _values(signature, dtype, sizes)
+    if at == 4 and _plain_name(signature).endswith("batch_norm"):
+        text += ".abs()"  # the running variance
     if order != list(range(len(dims))):
         text += f".permute({', '.join(str(order.index(axis)) for axis in range(len(dims)))})"
     return text
@@ -283,12 +287,47 @@ def _values(signature: dict[str, Any], dtype: str, sizes: list[int]) -> str:
     if dtype.startswith(_FLOATING):
         kind = "" if dtype == "float32" else f', dtype="{dtype}"'
         return f"rng.randn({(shape + kind).removeprefix(', ')})"
-    # Integers may be indices; below every size of the other inputs, they are valid.
-    dims = [d for d, kind in zip(signature["dims"], signature["types"], strict=True) if kind in DTYPES and d]
-    limit = max(2, min((size for d in dims for size in d), default=2)) if dims else 2
+    limit = _indexed(signature) or _least_size(signature)
     limit = min(limit, 127) if dtype in ("int8", "uint8") else limit
     kind = "" if dtype == "int64" else f', dtype="{dtype}"'
     return f"rng.randint(0, {limit}{shape}{kind})" if math.prod(sizes) else f"rng.randint(0, 2{shape}{kind})"
+
+
+def _indexed(signature: dict[str, Any]) -> int | None:
+    """Size of what the operator's integers are indices of; None if it is not known. Rows that no index reaches would
+    stay out of the caches' way: a lookup in a table of 32,000 rows costs more than one in its first eight.
+    """
+    dims: list[list[int]] = signature["dims"]
+    operator, concrete = _plain_name(signature), signature["concrete"]
+    try:
+        match operator:
+            case "embedding" | "embedding_bag":
+                return dims[0][0]
+            case "embedding_dense_backward":
+                return int(concrete[2])
+            case "take":
+                return math.prod(dims[0])
+            case "nll_loss" | "nll_loss_forward" | "nll_loss2d" | "nll_loss2d_forward" | "cross_entropy_loss":
+                return dims[0][min(1, len(dims[0]) - 1)]
+        return dims[0][int(concrete[1])] if operator in _ALONG else None
+    except (ValueError, IndexError):  # not recorded
+        return None
+
+
+def _plain_name(signature: dict[str, Any]) -> str:
+    name: str = signature["name"]
+    return name.removeprefix("aten::").rstrip("_")
+
+
+def _least_size(signature: dict[str, Any]) -> int:
+    """Integers may be indices; below every size of all inputs, they are valid."""
+    sizes = [
+        size
+        for dims, kind in zip(signature["dims"], signature["types"], strict=True)
+        if kind in DTYPES
+        for size in dims
+    ]
+    return max(2, min(sizes, default=2))
 
 
 if __name__ == "__main__":

@@ -326,6 +326,29 @@ def test_arguments_of_real_operators_are_given_by_name_or_order(
     assert given(tmp_path, name, parameters) == call
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "drawn"),
+    [
+        ("embedding", "weight, indices", {"input_0": "rng.randn(1000, 64)", "input_1": "rng.randint(0, 1000, 4, 32)"}),
+        ("index_select", "x, d, index", {"input_0": "rng.randn(100, 64)", "input_2": "rng.randint(0, 100, 32)"}),
+        ("cross_entropy_loss", "input, target", {"input_1": "rng.randint(0, 10, 16)"}),
+        (
+            "batch_norm",
+            "x, weight, bias, running_mean, running_var",
+            {"input_3": "rng.randn(16)", "input_4": "rng.randn(16).abs()"},
+        ),
+    ],
+)
+def test_recorded_indices_reach_all_rows_and_a_variance_is_positive(
+    tmp_path: Path, name: str, parameters: str, drawn: dict[str, str]
+) -> None:
+    file = tmp_path / "f.py"
+    file.write_text(f"def f({parameters}):\n    return 0\n")
+    row = reading.read(recorded(tmp_path, name), [], sources.one(f"{file}:f").parameters, "f").rows[0]
+    texts = {label: draw.source for argument in row.arguments for label, draw in argument.draws.items()}
+    assert drawn.items() <= texts.items()
+
+
 def test_arguments_that_a_trace_cannot_tell_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(AispError, match="is x, shape, w, b cannot be told from the trace") as raised:
         given(tmp_path, "layer_norm", "x, shape, w=None, b=None")
