@@ -264,7 +264,7 @@ def draw(signature: dict[str, Any], at: int) -> str:
         length = 1 + sum((size - 1) * step for size, step in zip(dims, stride, strict=True))
         return f"{_values(signature, dtype, [length])}.as_strided({dims}, {stride})"
     text = _values(signature, dtype, sizes)
-    if at == 4 and _plain_name(signature).endswith("batch_norm"):
+    if at == 4 and "batch_norm" in signature["name"] and "backward" not in signature["name"]:
         text += ".abs()"  # the running variance
     if order != list(range(len(dims))):
         text += f".permute({', '.join(str(order.index(axis)) for axis in range(len(dims)))})"
@@ -298,7 +298,7 @@ def _indexed(signature: dict[str, Any]) -> int | None:
     stay out of the caches' way: a lookup in a table of 32,000 rows costs more than one in its first eight.
     """
     dims: list[list[int]] = signature["dims"]
-    operator, concrete = _plain_name(signature), signature["concrete"]
+    operator, concrete = signature["name"].removeprefix("aten::").rstrip("_"), signature["concrete"]
     try:
         match operator:
             case "embedding" | "embedding_bag":
@@ -307,16 +307,11 @@ def _indexed(signature: dict[str, Any]) -> int | None:
                 return int(concrete[2])
             case "take":
                 return math.prod(dims[0])
-            case "nll_loss" | "nll_loss_forward" | "nll_loss2d" | "nll_loss2d_forward" | "cross_entropy_loss":
-                return dims[0][min(1, len(dims[0]) - 1)]
+        if operator.startswith(("nll_loss", "cross_entropy_loss")) and not operator.endswith("backward"):
+            return dims[0][min(1, len(dims[0]) - 1)]
         return dims[0][int(concrete[1])] if operator in _ALONG else None
     except (ValueError, IndexError):  # not recorded
         return None
-
-
-def _plain_name(signature: dict[str, Any]) -> str:
-    name: str = signature["name"]
-    return name.removeprefix("aten::").rstrip("_")
 
 
 def _least_size(signature: dict[str, Any]) -> int:
