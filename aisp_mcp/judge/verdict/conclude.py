@@ -63,15 +63,16 @@ def conclude(terms: Terms, replicates: list[Replicate], comparison_flags: list[F
     """Statistics and verdict over the replicates. comparison_flags: flags so far; a fatal one decides the verdict.
 
     The sentence also says whether the candidate's output has other strides than the baseline's, which of its extensions
-    were not built, what the user chose to judge answers by, and whether these are of a lower precision.
+    were not built, what the user chose to judge answers by, whether these are of a lower precision, and whether a call
+    overwrites the result of the one before.
     """
     usable = [replace(replicate, device=estimates.with_usable_seconds(replicate.device)) for replicate in replicates]
     found = _concluded(terms, aside.counted(usable), comparison_flags)
     strides = [wording.STRIDES_CLAUSES[flag.code] for flag in found.flags if flag.code in wording.STRIDES_CLAUSES]
     unbuilt = [f"; {wording.as_clause(flag.message)}" for flag in found.flags if flag.code == NOT_BUILT]
-    precision = [f"; {wording.as_clause(flag.message)}" for flag in found.flags if flag.code in wording.PRECISION]
+    named = [f"; {wording.as_clause(flag.message)}" for flag in found.flags if flag.code in wording.IN_SENTENCE]
     chosen = [f"; {by}"] if (by := terms.opened["facts"].get("judged_by")) else []
-    return found.model_copy(update={"sentence": "".join([found.sentence, *strides[:1], *unbuilt, *chosen, *precision])})
+    return found.model_copy(update={"sentence": "".join([found.sentence, *strides[:1], *unbuilt, *chosen, *named])})
 
 
 def level(preset: Preset, replicates: int) -> float:

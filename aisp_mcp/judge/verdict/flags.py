@@ -47,6 +47,9 @@ def account_flags(replicates: Sequence[Replicate], cores: int) -> list[Flag]:
     flags += _edge_flags(replicates) + _tie_flags(replicates) + _size_flags(replicates) + device_flags(replicates)
     flags += _precision_flags(replicates)
     if any(timing.copied_s for timing in timings):
+        others = (row.timing for replicate in replicates for row in replicate.rounds if row.role in BASELINES)
+        if not any(timing.copied_s for timing in others):
+            flags.append(_flag(wording.REUSED, "warn", wording.REUSED_OUTPUT, {}))
         flags.append(_flag("parent_overcounts", "note", wording.COPIED_BEFORE_OVERWRITTEN, {}))
     major = sum(timing.account.major_faults for timing in timings)
     if major:

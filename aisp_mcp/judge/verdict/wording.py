@@ -236,9 +236,10 @@ MORE_CORES_THAN_GRANTED = "The candidate used more cores than it was granted."
 OTHER_PROCESSES = "Other processes of the candidate existed during timed rounds."
 MEMORY_CAME_FROM_DISK = "The candidate's memory was read from disk during timed rounds."
 COPIED_BEFORE_OVERWRITTEN = (
-    "The candidate returns the same memory again and again, so its outputs are copied before they are overwritten: the"
-    " copies count as the candidate's time, except for the part that single-call rounds show is not its own."
+    "The candidate's outputs are copied before its next call overwrites them: the copies count as the candidate's time,"
+    " except for the part that single-call rounds show is not its own."
 )
+REUSED_OUTPUT = "Each call returns the same memory, so it overwrites the result of the call before."
 STRIDES_COPIED = (
     "The candidate's outputs have other strides than the baseline's: copying them is part of each timed call."
 )
@@ -259,7 +260,8 @@ def ties(outputs: Sequence[str]) -> str:
     return f"{', '.join(outputs)}: where inputs are equal, other positions than the baseline's were accepted."
 
 
-PRECISION = SINGLE, FEWER = "single_precision", "fewer_digits"
+SINGLE, FEWER, REUSED = "single_precision", "fewer_digits", "reused_output"
+IN_SENTENCE = SINGLE, FEWER, REUSED  # flags that end a sentence
 SINGLE_PRECISION = "All numbers of its answers are of float32, and the baseline's are not."
 
 

@@ -92,3 +92,11 @@ def test_a_trace_tells_the_judges_stream_from_others() -> None:
         "graph_launches": 1,
         "host_functions": 1,
     }
+
+
+def test_a_result_that_the_next_call_overwrites_is_named_unless_the_baselines_is_too() -> None:
+    for copied_s, codes in ((0.0, ["reused_output", "parent_overcounts"]), (0.1, ["parent_overcounts"])):
+        copies = {Role.BASELINE: copied_s, Role.BASELINE_REPEAT: copied_s, Role.CANDIDATE: 0.1}
+        timings = {role: RoundTiming(1, 1.0, [10**9], Account(), seconds) for role, seconds in copies.items()}
+        rounds = [Round(role, 1.0, 1.0, timing) for role, timing in timings.items()]
+        assert [flag.code for flag in account_flags([Replicate(0, rounds=rounds)], cores=1)] == codes
