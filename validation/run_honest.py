@@ -37,7 +37,8 @@ from honest_unseen import UNSEEN, UNSEEN_WRONG
 from aisp_mcp.bench import Answers, Benchmark
 from aisp_mcp.judge.candidate import calling
 from aisp_mcp.judge.mutants.trial import Call, Trial
-from aisp_mcp.judge.protocol.draws.rng import CallRng, battery_modes
+from aisp_mcp.judge.protocol.draws.rng import CallRng
+from aisp_mcp.judge.protocol.draws.rng import battery as drawn_battery
 
 SEEN = OPERATIONS | FORMS | POINTS | TYPES
 FAMILIES = {
@@ -75,8 +76,9 @@ def benchmark(operation: Operation, *, has_values: bool = False) -> Benchmark:
 
 def battery(trial: Trial, draw: random.Random) -> list[Call]:
     """The calls that decide on this machine."""
-    modes = [mode for mode in battery_modes(trial.layout.frame, 0.0) if mode in ("plain", *trial.kinds)]
-    return [Call(draw.getrandbits(48), mode, battery=True) for mode in modes]
+    kinds = ("plain", *trial.kinds)
+    calls = drawn_battery(trial.layout.frame, 0.0, draw)
+    return [Call(seed, mode, battery=True) for mode, seed in calls if mode in kinds]
 
 
 def fresh(draw: random.Random, kinds: list[str], plain: int, adversarial: int) -> list[Call]:

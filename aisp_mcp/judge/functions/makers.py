@@ -242,7 +242,8 @@ def _value(request: Request) -> Draw:
     if call.options or call.args:
         raise _bad(request, f"unexpected argument {str(next(iter(call.options), 'another number'))[:30]!r}.")
     words += [] if request.name == "json_like" else ["kind=rng.kind"]
-    return Draw(f"made.{request.name}(rng.seed(), {', '.join(words)})", "value", (numbers[0],))
+    source = f"made.near(made.{request.name}(rng.seed(), {', '.join(words)}), rng.way())"
+    return Draw(source, "value", (numbers[0],))
 
 
 VALUES = ("text", "words", "lines", "json_like", "graph", "sparse")

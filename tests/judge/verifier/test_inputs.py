@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,6 +33,28 @@ def test_the_same_seed_gives_the_same_values_and_another_one_others() -> None:
         one, again, other = (CallRng("cpu", seed, mode).randn(8, 64) for seed in (1, 1, 2))
         assert torch.equal(one, again), mode
         assert not torch.equal(one, other), mode
+
+
+@pytest.mark.parametrize(
+    ("draw", "is_permuted"),
+    [
+        (lambda rng: rng.randn(20, 50, dtype="float64"), False),
+        (lambda rng: rng.rand(1000), False),
+        (lambda rng: rng.randint(5, 8, 1000, dtype="uint8"), False),
+        (lambda rng: rng.bernoulli(0.5, 1000), False),
+        (lambda rng: rng.permutation(1000), True),
+    ],
+)
+def test_nearly_the_same_inputs_differ_inside_one_of_them(draw: Callable[[Any], Any], is_permuted: bool) -> None:
+    for way, least, most in ((0, 1, 1), (1, 0, 2), (2, 100, 125)):
+        one, other = (CallRng("cpu", 3, changed=changed) for changed in (None, (1, way)))
+        same, kept, before, after = draw(one), draw(other), draw(one), draw(other)
+        changed = (before != after).flatten().nonzero().flatten()
+        assert torch.equal(same, kept)
+        assert (least <= len(changed) <= most) or is_permuted
+        assert len(changed) == 0 or 100 <= int(changed.min()) <= int(changed.max()) < 900
+        assert after.double().abs().max() <= before.double().abs().max()
+        assert torch.equal(before.flatten().sort().values, after.flatten().sort().values) or not is_permuted
 
 
 def test_large_inputs_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
-from aisp_mcp.judge.protocol.draws.rng import BEYOND, battery_modes
+from aisp_mcp.judge.protocol.draws.rng import BEYOND, battery
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -211,9 +211,8 @@ class ReplicateRun:
     def _battery(self) -> None:
         """Run the candidate on the inputs that decide whether it is correct, regardless of fresh inputs."""
         draw, opened = random.Random(self.session.battery), self.session.opened
-        for mode in battery_modes(Layout.from_json(opened["layout"]).frame, opened["call_s"]):
+        for mode, seed in battery(Layout.from_json(opened["layout"]).frame, opened["call_s"], draw):
             self.session.telling.step("checking the candidate's outputs on unusual inputs")
-            seed = draw.getrandbits(48)
             if mode != "plain" and mode not in self.session.adversarial:
                 continue
             self.driver.fill({Role.CANDIDATE: 1}, mode, battery=seed)

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
-from aisp_mcp.judge.protocol.draws import drawing, textures
+from aisp_mcp.judge.protocol.draws import drawing, near, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
 # Of floats, or of integers and texts.
@@ -45,21 +45,36 @@ WIDE = 2.0  # rows may have a texture if the bounds of the range differ by at le
 Range = tuple[float, float]
 
 
-def battery_modes(call_bytes: int, call_s: float) -> list[str]:
-    """Kinds of inputs of the calls that decide whether a program is correct, in order."""
+def battery(call_bytes: int, call_s: float, draw: random.Random) -> Iterator[tuple[str, int]]:
+    """Kinds of inputs, and seeds, of the calls that decide whether a program is correct, in order. After each on plain
+    inputs comes one on nearly the same.
+    """
     share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
-    return [*(["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))), MISSING]
+    number = 0
+    for mode in [*(["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))), MISSING]:
+        seed = draw.getrandbits(48)
+        yield mode, seed
+        if mode == "plain":
+            yield mode, near.seed_of(seed, number)
+            number += 1
 
 
 class CallRng:
     """The Rng of one call (see aisp_mcp.bench.Rng): the same seed and mode give the same tensors again.
 
     secret_statistics: False for static tensors, whose values a candidate may examine anyway. alike: slices along
-    leading axes have no weights: losses of batches with weights scatter too much to compare. kind: the mode.
+    leading axes have no weights: losses of batches with weights scatter too much to compare. kind: the mode. changed:
+    (draw, way) of the one draw in which a few elements differ, see near.py. draws: so far, of those that can differ.
     """
 
     def __init__(
-        self, device: str, seed: int, mode: str = "plain", secret_statistics: bool = True, alike: bool = False
+        self,
+        device: str,
+        seed: int,
+        mode: str = "plain",
+        secret_statistics: bool = True,
+        alike: bool = False,
+        changed: tuple[int, int] | None = None,
     ) -> None:
         import torch
 
@@ -67,6 +82,7 @@ class CallRng:
         self.torch = torch
         self._draw = random.Random(seed)
         self.kind, self._alike = mode, alike
+        self.draws, self._changed, self._own = 0, changed, random.Random(seed ^ 1)
         self._secret = secret_statistics and mode == "plain"
 
     def _generator(self) -> Any:
@@ -96,7 +112,7 @@ class CallRng:
             return self.torch.view_as_complex(parts.view(*shape, 2)).to(kind)
         values = self._drawn(shape, "normal_")
         values = self._restated(values, _range(scale), lambda _: shift, None) if self._secret else values
-        values = self._precise(values, dtype)
+        values = self._near(self._precise(values, dtype), near.other_floats)
         if self.kind in SIZES:
             values = values * _size(self.kind, self.torch.finfo(kind).max, dtype)
         else:
@@ -123,7 +139,8 @@ class CallRng:
         if self._secret:
             values = self._restated(values, _range(scale), lambda size: max(1.0 - size, 0.0), 1.0)
         changed = _ADVERSARIAL.get(self.kind, _plain)  # bounded values are never large
-        bounded = changed(self._precise(values, dtype), self._draw).clamp_(-1, 1)
+        precise = self._near(self._precise(values, dtype), near.other_floats)
+        bounded = changed(precise, self._draw).clamp_(-1, 1)
         return (bounded.mul_(BEYOND_TIMES) if self.kind == BEYOND else bounded).to(self._dtype(dtype))
 
     def _restated(self, values: Any, scale: Range, most_shift: Callable[[float], float], height: float | None) -> Any:
@@ -178,17 +195,30 @@ class CallRng:
     def randint(self, low: int, high: int, *shape: int, dtype: str = "int64", any_values: bool = False) -> Any:
         kind = self._dtype(dtype)
         values = self.torch.randint(low, high, shape, device=self.device, dtype=kind, generator=self._generator())
+        values = self._near(values, near.other_integers(low, high))
         return _INTEGERS.get(self.kind, _plain)(values, self._draw) if any_values and values.numel() > 1 else values
 
     def permutation(self, n: int) -> Any:
-        return self.torch.randperm(n, device=self.device, generator=self._generator())
+        return self._near(self.torch.randperm(n, device=self.device, generator=self._generator()), None)
 
     def bernoulli(self, p: float, *shape: int, any_values: bool = False) -> Any:
-        values = self._drawn(shape, "uniform_") < p
+        values = self._near(self._drawn(shape, "uniform_") < p, near.other_booleans)
         return _BOOLEANS.get(self.kind, _plain)(values, self._draw) if any_values and values.numel() > 1 else values
 
     def seed(self) -> int:
         return self._draw.getrandbits(63)
+
+    def way(self) -> int | None:
+        """The way in which a value that was made of the last seed() differs; None if it does not."""
+        self.draws += 1
+        return self._changed[1] if self._changed and self._changed[0] == self.draws - 1 else None
+
+    def _near(self, values: Any, change: near.Change | None) -> Any:
+        """The values of a draw; of the one that differs, changed."""
+        if values.numel() < near.LEAST:
+            return values
+        way = self.way()
+        return values if way is None else near.changed(values, way, self._own, change)
 
 
 def _size(mode: str, largest: float, dtype: str) -> float:

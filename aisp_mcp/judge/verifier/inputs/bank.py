@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from aisp_mcp.bench import Host
+from aisp_mcp.judge.protocol.draws import near
 from aisp_mcp.judge.protocol.draws.rng import MEANINGS, CallRng
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.protocol.shared_memory import Arena
@@ -126,8 +127,14 @@ class InputBank:
     usual: dict[tuple[str, bool], float] = field(default_factory=dict)
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
-        alike = kind_of(self.reference.spec) is Kind.QUALITY
-        inputs = self.reference.spec.inputs(CallRng(self.device, seed, mode, alike=alike))
+        """The inputs of a seed, which may be one of near.seed_of()."""
+        spec, (plain, number) = self.reference.spec, near.parts_of(seed)
+        alike, changed = kind_of(spec) is Kind.QUALITY, None
+        if number is not None:
+            drawn = CallRng(self.device, plain, mode, alike=alike)
+            spec.inputs(drawn)
+            changed = (number % drawn.draws, number // drawn.draws) if drawn.draws else None
+        inputs = spec.inputs(CallRng(self.device, plain, mode, alike=alike, changed=changed))
         self.host |= {name for name, value in inputs.items() if isinstance(value, Host) and self.device == "cuda"}
         return {name: value.tensor.cpu() if isinstance(value, Host) else value for name, value in inputs.items()}
 
@@ -316,6 +323,8 @@ class CheckedCall:
     @property
     def on(self) -> str:
         """The kind of its inputs, for a sentence: `on exact inputs (small integers, or sorted)`."""
+        if near.parts_of(self.seed)[1] is not None:
+            return "on inputs that differ from those of the call before in a part of one of them"
         return f"on {self.mode} inputs{f' ({MEANINGS[self.mode]})' if self.mode in MEANINGS else ''}"
 
     @property

@@ -17,6 +17,7 @@ from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.protocol.values import HEAD, MADE_N, framed, unframed
 from aisp_mcp.judge.verifier.checks import values
 
+LEAST_NODES = 3  # of a graph in which an edge can go elsewhere
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 OTHERS = LETTERS.upper() + string.digits + string.punctuation + "\t\n"
 SEPARATORS = (" ", " ", "  ", "\t", ", ", "-", ". ", " 7_")
@@ -112,6 +113,47 @@ def call(path: str, name: str, seed: int, n: int) -> Any:
     except Exception as error:
         raise BenchmarkError("MAKER_RAISED", f"{name} raised {values.where(error, path)}.") from error
     return made
+
+
+def near(value: Any, way: int | None) -> Any:
+    """The value with another part in its middle, or two exchanged, as in draws/near.py. way: None to leave it."""
+    if way is None:
+        return value
+    if isinstance(value, str):
+        return "".join(_near_items([*value], way))
+    if isinstance(value, list):
+        return _near_items(value, way)
+    if isinstance(value, dict):
+        key = [*value][len(value) // 2]
+        return {**value, key: near(value[key], way)}
+    if isinstance(value, bool | int | float):
+        return not value if isinstance(value, bool) else value * 2 + 1
+    if hasattr(value, "adj") and len(value) > LEAST_NODES and value.edges:
+        one, other = [*value.edges][len(value.edges) // 2]
+        value[one][other]["weight"] *= 0.5
+        if (free := next((node for node in value if node != one and node not in value[one]), None)) is not None:
+            value.add_edge(one, free, **value[one][other])
+            value.remove_edge(one, other)
+    elif hasattr(value, "nnz") and value.nnz:
+        value.data[value.nnz // 2] *= 0.5
+    return value
+
+
+def _near_items(items: list[Any], way: int) -> list[Any]:
+    """The items with one of the middle in place of another that is unlike it, or exchanged with it."""
+    middle = range(len(items) // 4, len(items) - len(items) // 4)
+    at = next((at for at in middle if items[at] != "\n"), None)
+    other = next((to for to in middle if at is not None and items[to] not in (items[at], "\n")), None)
+    if at is None or other is None:
+        return items
+    items = [*items]
+    if not isinstance(items[at], str):
+        items[at] = near(items[at], way)
+    elif way % 3 == 1:
+        items[at], items[other] = items[other], items[at]
+    else:
+        items[at] = items[other]
+    return items
 
 
 def text(seed: int, n: int, alphabet: str = "", kind: str = "plain") -> str:
