@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import inspect
@@ -14,12 +15,14 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from numbers import Integral
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 
 from aisp_mcp.judge.candidate.adapted import unwatched
 from aisp_mcp.judge.protocol import values
+from aisp_mcp.judge.protocol.changes import first_change
 from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
 # Bound before any program is loaded: one that replaced them would skip a conversion that the baseline pays for.
@@ -198,6 +201,43 @@ def with_values(run: Callable[..., Any], is_made: bool) -> Callable[..., Any]:
 
     answer.steps = steps  # type: ignore[attr-defined]
     return answer
+
+
+def with_left(run: Callable[..., Any], left: Mapping[str, int]) -> Callable[..., Any]:
+    """The `run` of such a pair, whose answer also has the content of these arguments after the call. left: their
+    positions by name.
+    """
+    if not left:
+        return run
+    steps: ValueSteps = run.steps  # type: ignore[attr-defined]
+
+    @functools.wraps(steps.function)
+    def function(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        returned, given = steps.function(*args, **kwargs), (*args, *kwargs.values())
+        return {"returned": returned, **{f"{name} {values.AFTERWARDS}": given[at] for name, at in left.items()}}
+
+    return with_values(SimpleNamespace(steps=steps._replace(function=function)), False)  # type: ignore[arg-type]
+
+
+def changes(before: tuple[Any, Any], after: tuple[Any, Any]) -> dict[int, str]:
+    """Places at which the arguments of a call differ from the same arguments made anew, by the argument's position;
+    those by keyword come last.
+    """
+    pairs = zip(*((*args, *kwargs.values()) for args, kwargs in (before, after)), strict=True)
+    places = {at: first_change(one, other) for at, (one, other) in enumerate(pairs)}
+    return {at: place for at, place in places.items() if place is not None}
+
+
+def argument_name(function: Callable[..., Any], given: tuple[Any, Any], at: int) -> str:
+    """The name of the argument at that position in a call of the function."""
+    args, kwargs = given
+    if at >= len(args):
+        return str([*kwargs][at - len(args)])
+    try:
+        names = [*inspect.signature(function).parameters]
+    except ValueError:  # a function that is not written in Python
+        names = []
+    return names[at] if at < len(names) else f"argument {at}"
 
 
 def answered(steps: Steps, **inputs: Any) -> Any:

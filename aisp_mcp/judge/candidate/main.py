@@ -19,6 +19,8 @@ TOUCH     no calls; only their memory is touched (outputs.py), or allocated agai
 CONVERT   no calls; the next round's inputs become the arguments of two functions, such as lists (outputs.py)
 DROP      with NO_COPY on a CPU: inputs are read before each call, and its output released after it; nobody compares it
 SETTLE    no calls; the outputs of the last round become tensors, and the control block says where (outputs.py)
+ARGUMENTS no calls; the count is the number of a call of the last round, from 1 on, and the control block says which of
+          its arguments, such as a list, it has changed
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ from aisp_mcp.judge.candidate.serving import ServingWorker
 from aisp_mcp.judge.protocol.device_turns import give_back, regain, renew
 from aisp_mcp.judge.protocol.layout import TEXT, Layout
 from aisp_mcp.judge.protocol.messages import (
+    ARGUMENTS,
     BITS,
     CALLING,
     CONVERT,
@@ -107,9 +110,10 @@ class Worker:
         # One output of the baseline, for dummy calls to copy; a candidate keeps none.
         self.kept: list[Any] | None = [] if setup["baseline"] else None
         self.held: list[Any] = []  # the outputs of a round, read from outside
+        self.given: tuple[int, Any] | None = None  # last call of a round that copies outputs, and its arguments
         rules = setup["output_rules"]
         apart = not (rules["shares_outputs"] or setup["baseline"])
-        self.rules = OutputRules(rules["contract"], rules["layout_strict"], apart)
+        self.rules = OutputRules(rules["contract"], rules["layout_strict"], apart, frozenset(rules["changed"]))
         self.strides = OutputStrides(self.control, self.arena, rules["layout_any"] and not setup["baseline"])
         if not rules["shares_inputs"]:
             self.rules.off_limits.append(extent(self.arena.flat))
@@ -122,6 +126,7 @@ class Worker:
             calling.VALUES.update(rules["values"])
             if not isinstance(getattr(self.run, "steps", None), calling.ValueSteps):
                 self.run = calling.with_values(self.run, rules["made"])
+            self.run = calling.with_left(self.run, rules["left"])
         del example  # a large one leaves no memory for others
         if self.cuda:
             give_back(self.layout)  # or a small tensor that is kept would keep all of its memory
@@ -250,6 +255,7 @@ class Worker:
             self.store(call, steps.tensors(output) if steps else output)
             del output
             durations[call] = end - begin
+        self.given = call, (args, kwargs)
 
     def round_cuda(self, count: int, run: Callable[..., Any]) -> None:
         """The same with a pair of device events per call after an L2 flush that lets the host run ahead."""
@@ -313,6 +319,19 @@ class Worker:
         for name in targets.keys() & values.keys():
             targets[name].copy_(values[name])
 
+    def changed_argument(self, call: int) -> str:
+        """The first argument that a call of the last round has changed against its contract, in words; empty if none.
+        Where outputs were copied, of its last call.
+        """
+        call, given = self.given or (call, self.at_rest.arguments[call])
+        steps: Any = self.run.steps  # type: ignore[attr-defined]
+        calling = sys.modules[CALLING]
+        inputs = self.layout.with_paths(self.inputs[call])
+        for at, place in calling.changes(steps.arguments(**inputs), given).items():
+            if at not in self.rules.changed:
+                return f"{calling.argument_name(steps.function, given, at)}{place}"
+        return ""
+
     def dummy(self, count: int) -> Callable[..., Any]:
         """A dummy call in place of `run`."""
         [example] = self.kept or []
@@ -342,11 +361,14 @@ class Worker:
         if message & SETTLE:
             self.at_rest.settle()
             return
+        if message & ARGUMENTS:
+            self.control.write_text(self.changed_argument(count - 1))
+            return
         run = self.dummy(count) if message & DUMMY else self.run
         if message & TRACE:
             self.trace(count, run)
             return
-        self.held = []
+        self.held, self.given = [], None
         self.at_rest.clear()
         gc.collect(0)
         gc.disable()

@@ -48,12 +48,14 @@ class SharedOutputError(Exception):
 @dataclass
 class OutputRules:
     """Rules for the outputs of one worker. checked: check the contract. strict: including strides. apart: outputs of a
-    call must not share memory. off_limits: (begin, end) of memory that outputs must not use.
+    call must not share memory. changed: positions of the arguments that it may change. off_limits: (begin, end) of
+    memory that outputs must not use.
     """
 
     checked: bool = True
     strict: bool = False
     apart: bool = False
+    changed: frozenset[int] = frozenset()
     off_limits: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -235,7 +237,7 @@ class HeldOutputs:
         self.outputs: list[Sequence[Any]] = []
         self.addresses: list[int] = []
         self._inputs: list[dict[str, Any]] = []
-        self._arguments: list[tuple[Any, ...]] = []  # of each call, for a program that has steps
+        self.arguments: list[tuple[Any, ...]] = []  # of each call, for a program that has steps
         self._has_arguments, self._are_done = False, True
         self._steps: Any = None
         self._late: list[Any] = []  # outputs of the last round, as the program returned them
@@ -339,18 +341,18 @@ class HeldOutputs:
         has no steps, as a compiled one beside a function.
         """
         self.clear()
-        self._arguments = []  # or both would need memory
+        self.arguments = []  # or both would need memory
         if hasattr(run, "steps"):
-            self._arguments = [run.steps.arguments(**inputs) for inputs in self._given(count)]
+            self.arguments = [run.steps.arguments(**inputs) for inputs in self._given(count)]
             self._has_arguments = True
         gc.collect(0)  # or the round's own collection would visit all elements of lists
 
     def _arguments_of(self, count: int, run: Any) -> list[tuple[Any, ...]]:
         """The arguments of these calls, made now unless they are views, or convert() has made them for this round."""
-        if not self._has_arguments or len(self._arguments) < count:
+        if not self._has_arguments or len(self.arguments) < count:
             self.convert(count, run)
         self._has_arguments = not run.steps.is_copied and not self._arena.layout.files
-        return self._arguments[:count]
+        return self.arguments[:count]
 
     def _given(self, count: int) -> list[dict[str, Any]]:
         """The inputs of these calls, which are the same objects in each round; paths are read anew."""

@@ -19,7 +19,8 @@ class Specification(TypedDict):
     """The part of an OpenAnswer that depends only on the baseline's file. cold: "from" and "caches" of a cold start.
     output_rules: "layout_strict", strides count; "layout_any", they are free; "shares_inputs", outputs may share memory
     with inputs; "shares_outputs", with each other; "lists", arrays that a candidate returns become lists; "values", the
-    frames of outputs that are any Python values. workers:
+    frames of outputs that are any Python values; "left", arguments whose content after a call is part of the answer,
+    names by position; "changed", positions of all that the baseline changes. workers:
     "threads", cores of each program, 0 for all; "files_at", folders of their input files, if any. unit: of the work's
     items. converts: arguments, such as lists, are made of inputs before each round.
     """
@@ -156,5 +157,5 @@ CALLING = "aisp_mcp.judge.candidate.calling"  # what the files of two functions 
 LOADED, READY, DONE, RAISED, QUEUED, SHARED = b"L", b"R", b"D", b"X", b"Q", b"S"
 DUMMY, TRACE, WARM, NO_COPY = 1 << 31, 1 << 30, 1 << 29, 1 << 28
 GATE, ISOLATED, STORE, TOUCH = 1 << 27, 1 << 26, 1 << 25, 1 << 24
-CONVERT, SETTLE, DROP = 1 << 23, 1 << 22, 1 << 21
-BITS = DUMMY | TRACE | WARM | NO_COPY | GATE | ISOLATED | STORE | TOUCH | CONVERT | SETTLE | DROP
+CONVERT, SETTLE, DROP, ARGUMENTS = 1 << 23, 1 << 22, 1 << 21, 1 << 20
+BITS = DUMMY | TRACE | WARM | NO_COPY | GATE | ISOLATED | STORE | TOUCH | CONVERT | SETTLE | DROP | ARGUMENTS

@@ -32,6 +32,7 @@ SCALARS = (
 )  # modules whose values are compared by their repr
 _KINDS = "biufcUSmM"  # of arrays
 _INT64 = 1 << 63
+AFTERWARDS = "afterwards"  # ends the name of what a call leaves in an argument, which is a part of its answer
 RETURN = "Return its parts, as numbers, texts, lists, dicts or dataclasses."  # a hint
 
 

@@ -29,7 +29,7 @@ from aisp_mcp.judge.protocol.messages import CALLING, CheckAnswer, DeviceAllocat
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
 from aisp_mcp.judge.protocol.shared_memory import Arena, ControlBlock, Gate
-from aisp_mcp.judge.verifier import handoff_cpu, handoff_gpu, settling
+from aisp_mcp.judge.verifier import arguments, handoff_cpu, handoff_gpu, settling
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.round_checker import POISON, RoundChecker
@@ -76,6 +76,7 @@ class Verifier:
         self.staged: Staged | None = None
         self.files = files.InputFiles({})
         self.turn_bytes = 0  # of device memory, that a worker may need in its turn
+        self.arguments = arguments.Changed()
 
     def open(
         self,
@@ -107,14 +108,17 @@ class Verifier:
         if isinstance(spec, ServingBenchmark):
             return self._open_serving(spec, bank, seed + 1)
         fields = seed, budget, round_s, files_at or {}
+        self.arguments = arguments.changed(spec, lambda number: bank.inputs(seed + 1 + number, "plain"))
+        if self.arguments.left:
+            _compare_as_values(spec)
+            spec.run = sys.modules[CALLING].with_left(spec.run, self.arguments.left)  # type: ignore[method-assign]
         try:
             return self._open_calls(spec, bank, *fields)
         except BenchmarkError as error:
             if error.code not in OF_ANY_FORM or device != "cpu" or not hasattr(spec.run, "steps"):
                 raise
         # Results of two functions that fit into no tensor of one shape are compared as Python's values are.
-        spec.answers = Answers()  # type: ignore[misc]
-        spec.run = sys.modules[CALLING].with_values(spec.run, False)  # type: ignore[method-assign]
+        _compare_as_values(spec)
         return self._open_calls(spec, self._bank(0, seed), *fields)
 
     def _open_calls(
@@ -184,6 +188,8 @@ class Verifier:
                 "lists": CALLING in sys.modules and sys.modules[CALLING].LISTS["seen"],
                 "values": sys.modules[CALLING].VALUES if spec.answers else None,
                 "made": spec.make is not None,
+                "left": self.arguments.left,
+                "changed": self.arguments.positions,
             },
             "facts": {**facts(self.device, spec), **group_facts(self.ranks, self.device)},
         }
@@ -193,6 +199,14 @@ class Verifier:
         opened = self.serving.open(bank.reference, seed)
         self.layout = self.serving.layout
         return {**self._described(shares_inputs=False, shares_outputs=True), **opened, **self.idle(times=3)}
+
+    def changes_arguments(self, worker_id: int, call: int) -> dict[str, Any]:
+        """Whether the baseline, too, changes an argument in this call of the worker's round, though it does not in
+        most.
+        """
+        filled = self.rounds[worker_id]
+        inputs = self.banks[replicate_of(worker_id)].inputs(filled.at(call), filled.mode)
+        return {"changes": bool(arguments.changes(self.spec, inputs).keys() - self.arguments.positions)}
 
     def draw_trace(self, seed: int) -> dict[str, Any]:
         """The requests of a new trace, for the parent to hand out."""
@@ -456,6 +470,13 @@ def facts(device: str, spec: Benchmark) -> dict[str, Any]:
     elif spec.tolerance.format:
         versions |= {"compared": spec.tolerance.format}
     return versions | ({"judged_by": by} if spec.answers and (by := judged_by(spec.answers)) else {})
+
+
+def _compare_as_values(spec: Benchmark) -> None:
+    """Compare the results of two functions as Python's values are, of any form and length."""
+    if spec.answers is None:
+        spec.answers = Answers()  # type: ignore[misc]
+        spec.run = sys.modules[CALLING].with_values(spec.run, False)  # type: ignore[method-assign]
 
 
 def judged_by(answers: Answers) -> str:

@@ -17,7 +17,7 @@ from aisp_mcp.judge.parent.processes.process import WorkerProcess
 from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.presets import draw_count, most_calls, sample_calls
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
-from aisp_mcp.judge.protocol.messages import NO_COPY, CheckAnswer, WorkerSetup
+from aisp_mcp.judge.protocol.messages import ARGUMENTS, NO_COPY, CheckAnswer, WorkerSetup
 from aisp_mcp.judge.protocol.module_loader import common_of
 from aisp_mcp.judge.protocol.roles import BASELINES, Role, worker_number
 from aisp_mcp.judge.protocol.shared_memory import map_file
@@ -26,6 +26,8 @@ START_DEADLINE_S = 120.0
 REBUILDS = 2.0  # times the compilation, for a worker that cannot use what was compiled
 FIRST_CALL_S = 30.0  # on a CPU, of a candidate that names no compiler
 IDLE_DEADLINE_S, BUSY_FACTOR, MIN_BUSY_S = 1.0, 10.0, 0.0003
+# Share of a replicate's time in which arguments are compared with what they were; chosen: it hardly shows.
+ARGUMENTS_SHARE = 0.03
 MUCH_FASTER = 0.6  # of the baseline's time per call: speeds of a core differ by a third
 
 T = TypeVar("T")
@@ -49,6 +51,7 @@ class Driver:
         self._asked = False
         self._unfilled: dict[str, Any] = {}  # request for inputs that are written just before each round
         self._mode = "plain"  # kind of the last inputs
+        self._begun, self._arguments_s = time.monotonic(), 0.0  # when it began, and seconds of comparing arguments
 
     def number(self, role: Role) -> int:
         """Number of the role's worker at the verifier, among those of the replicates that have memory at a time."""
@@ -281,6 +284,8 @@ class Driver:
         """
         if timed and not self.session.options.protections.timed_verification:
             return
+        if role is Role.CANDIDATE and sample and not (timed and self.session.opened["goal"] == "memory"):
+            self._refuse_changed_argument(self.session.random.choice(sample))
         answer = self.compare(role, sample)
         if role is Role.CANDIDATE:
             self.result.checked += answer["checked"] if timed else 0
@@ -290,6 +295,22 @@ class Driver:
             self.result.edge = max(self.result.edge, (share, where))
         if answer["failure"]:
             self.abort(role, answer)
+
+    def _refuse_changed_argument(self, call: int) -> None:
+        """End the comparison if that call of the candidate's last round changed an argument of Python's own, such as a
+        list, that the baseline leaves as it was. Raises ComparisonAborted.
+        """
+        session, role, begin = self.session, Role.CANDIDATE, time.monotonic()
+        is_due = self._arguments_s <= ARGUMENTS_SHARE * (begin - self._begun)
+        if not (is_due and session.opened["converts"] and session.options.protections.outside):
+            return
+        worker, deadline_s = self.workers[role], self.deadline_s(role, call + 1)
+        self.guarded(role, lambda: worker.run_round(call + 1, deadline_s, ARGUMENTS))
+        self._arguments_s += time.monotonic() - begin
+        place = worker.control.read_text()
+        if place and not session.ask("changes_arguments", worker_id=self.number(role), call=call)["changes"]:
+            message = f"call {call}: the argument {place} was changed; the baseline leaves it as it was"
+            raise ComparisonAborted("input_mutated", message, self._evidence(role))
 
     def note_outputs(self, role: Role, at_rest: bool) -> None:
         """Record whether the role's next round leaves its outputs in the worker's own memory."""

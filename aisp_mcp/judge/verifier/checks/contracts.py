@@ -16,6 +16,7 @@ from aisp_mcp.bench import Answers, Benchmark
 from aisp_mcp.bench.training import TrainingBenchmark
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import LARGE, TIES, TINY, merge_measures
+from aisp_mcp.judge.protocol import values as written
 from aisp_mcp.judge.protocol.draws.rng import SIZES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
@@ -386,6 +387,8 @@ class ValuesContract(ElementsContract):
         return outcome
 
     def _refused(self, call: CheckedCall, message: str, ratio: float = math.inf) -> CallCheck:
+        if f"{written.AFTERWARDS}']" in message:
+            message = f"{message}. If that is not a result, let the baseline work on a copy"
         return CallCheck(ratio, "incorrect_output", f"{call.on}: {message}")
 
     def _checked(self, call: CheckedCall, own: Any, found: Any) -> CallCheck:
