@@ -41,6 +41,20 @@ def test_the_overhead_is_what_rounds_of_one_call_and_of_many_take_beyond_them() 
     assert fit_overhead([cost(1)]).per_call_s == 0.0
 
 
+def test_other_programs_do_not_add_to_the_cost_per_call_of_rounds_of_a_few_calls() -> None:
+    draw = random.Random(3)
+
+    def rounds(calls: int, number: int, disturbed: float) -> list[RoundCost]:
+        late = [draw.uniform(0.3e-3, 4e-3) if draw.random() < disturbed else 0.0 for _ in range(number)]
+        return [cost(calls, draw.expovariate(1 / 40e-6) + more_s) for more_s in late]
+
+    quiet = [fit_overhead([*rounds(1, 13, 0.0), *rounds(300, 36, 0.0)]).per_call_s for _ in range(200)]
+    busy = [fit_overhead([*rounds(1, 13, 0.1), *rounds(9, 36, 0.6)]).per_call_s for _ in range(200)]
+    assert LOOP - 0.15e-6 < statistics.median(quiet) < LOOP + 0.05e-6
+    assert statistics.median(busy) < 1.5 * LOOP
+    assert max(busy) < 4 * LOOP  # by medians, it would be some 100 microseconds
+
+
 @pytest.mark.parametrize(
     ("account", "late_s", "running_s"),
     [
