@@ -5,6 +5,7 @@ from __future__ import annotations
 import fractions
 import math
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,6 +63,9 @@ def raising(items, answer):
 
 def asserting(items, answer):
     assert answer
+
+def in_any_order(items, answer):
+    return isinstance(answer, list) and sorted(answer) == sorted(set(items))
 """
 # Tells in its error what it can find of the user's files.
 SPY = """
@@ -367,11 +371,39 @@ def judged(candidate: str, **given: Any) -> Any:
     return compare("slow.py", candidate, preset="quick", **{**inputs, **given})
 
 
+NOTED = """
+
+def _noted(function):
+    import os
+
+    def call(*args):
+        try:
+            with open({!r}, "a") as file:
+                file.write(f"{{os.getpid()}} {{function.__name__}}\\n")
+        except OSError:  # in a program's process
+            pass
+        return function(*args)
+
+    return call
+
+
+{} = _noted({})
+"""
+
+
 @pytest.mark.torch
 def test_functions_on_texts_are_judged_by_the_users_checker(pair: Path) -> None:
-    faster = judged("fast.py", check="checker.py:is_solution")
+    for name, function in {"slow": "distinct", "generator": "make", "checker": "in_any_order"}.items():
+        with (pair / f"{name}.py").open("a") as file:
+            file.write(NOTED.format(str(pair / "calls.txt"), function, function))
+    (pair / "fast.py").write_text(FAST.replace("sorted", "list"))
+    faster = judged("fast.py", check="checker.py:in_any_order")
     assert faster.verdict not in ("incorrect", "invalid")
-    assert faster.sentence.endswith("answers judged by your is_solution of checker.py")
+    assert faster.sentence.endswith("answers judged by your in_any_order of checker.py")
+    calls = Counter((pair / "calls.txt").read_text().splitlines())
+    verifier = next(line.split()[0] for line in calls if line.endswith("in_any_order"))
+    checked, answered = (calls[f"{verifier} {name}"] for name in ("in_any_order", "distinct"))
+    assert answered < 1.2 * checked  # once for each answer, and a few times to open
 
 
 CLASS = """

@@ -130,6 +130,8 @@ def _accepts(check: values.Check, arguments: Any, answer: Any, wrong: Any) -> bo
 
 def _mapped(value: Any, number: Callable[[float], Any], array: Callable[[Any], Any]) -> Any:
     """The value with other numbers in it."""
+    import numpy
+
     if isinstance(value, bool | str | bytes) or value is None:
         return value
     if isinstance(value, int | float | complex):
@@ -137,6 +139,8 @@ def _mapped(value: Any, number: Callable[[float], Any], array: Callable[[Any], A
     if type(value).__module__ == "numpy":
         return array(value)
     if isinstance(value, list | tuple | set):
+        if isinstance(value, list) and {*map(type, value)} == {float}:  # a matrix has millions
+            return array(numpy.array(value)).tolist()
         return type(value)(_mapped(item, number, array) for item in value)
     if isinstance(value, dict):
         return {key: _mapped(item, number, array) for key, item in value.items()}
@@ -152,9 +156,12 @@ def _empty(answer: Any, _: Any) -> Any:
 
 
 def _zeros(answer: Any, _: Any) -> Any:
-    return _mapped(
-        answer, lambda number: type(number)(0), lambda array: array * 0 if array.dtype.kind in "iufc" else array
-    )
+    import numpy
+
+    def zeros(array: Any) -> Any:
+        return numpy.zeros_like(array) if array.dtype.kind in "iufc" else array
+
+    return _mapped(answer, lambda number: type(number)(0), zeros)
 
 
 def _nan(answer: Any, _: Any) -> Any:

@@ -81,18 +81,22 @@ class CallCheck:
 class ExpectedOutputs:
     """Expected outputs of a call: those of the baseline and of the reference on the same inputs.
 
-    left: the inputs as the call left them, None where they are not seen.
+    left: the inputs as the call left them, None where they are not seen. inputs: as they were before it, where
+    computing the others has not used them up.
     """
 
     baseline: Tensors
     reference: Tensors
     left: dict[str, Any] | None
+    inputs: dict[str, Any] | None = None
 
 
 class Contract:
     """How the outputs of a call are judged by one kind of contract. orders: errors that valid orders of operations
-    explain.
+    explain. needs_reference: they are judged by the float64 reference, too.
     """
+
+    needs_reference = True
 
     def __init__(self, spec: Benchmark, layout: Layout, orders: OtherOrders) -> None:
         self._spec, self._outputs, self._orders = spec, layout.outputs, orders
@@ -370,6 +374,7 @@ class ValuesContract(ElementsContract):
         super().__init__(spec, layout, orders)
         assert spec.answers is not None
         self._check = None if spec.answers == Answers() else values.checked(spec.answers)
+        self.needs_reference = self._check is None
         self._measured = Counter[int]()  # calls on plain inputs whose precision is known, by worker
 
     def near(self, call: CheckedCall, baseline: Tensors) -> bool:
@@ -381,7 +386,8 @@ class ValuesContract(ElementsContract):
             found = values.read(call.outputs[0])
         except ValueError as error:
             return self._refused(call, f"the answer cannot be read: {error}")
-        outcome = self._checked(call, own, found) if self._check else self._compared(call, own, found, expected)
+        judge = self._checked if self._check else self._compared
+        outcome = judge(call, own, found, expected)
         if call.is_plain and not outcome.failure:
             call.bank.compared.add(call.round.worker_id)
         return outcome
@@ -391,10 +397,11 @@ class ValuesContract(ElementsContract):
             message = f"{message}. If that is not a result, let the baseline work on a copy"
         return CallCheck(ratio, "incorrect_output", f"{call.on}: {message}")
 
-    def _checked(self, call: CheckedCall, own: Any, found: Any) -> CallCheck:
+    def _checked(self, call: CheckedCall, own: Any, found: Any, expected: ExpectedOutputs) -> CallCheck:
         assert self._check is not None
+        inputs = expected.inputs or call.inputs()
         try:
-            failure = self._check(values.given(self._spec, call.inputs()), own, found)
+            failure = self._check(values.given(self._spec, inputs), own, found)
         except BenchmarkError as error:  # the checker raised, which it did for no answer of the baseline
             failure = error.message
         if failure:

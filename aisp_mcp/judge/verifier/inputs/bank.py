@@ -155,9 +155,14 @@ class InputBank:
         """Return (baseline's output, reference) of a call with these inputs, which are consumed."""
         if (known := self.truth(seed, mode)) is None:
             self.known = None  # before more memory is allocated
-            known = self.reference.both(inputs)
-            self.known, self.left = ((seed, mode), known), self.reference.left
+            known = self.remember(seed, mode, self.reference.both(inputs))
+            self.left = self.reference.left
         return known
+
+    def remember(self, seed: int, mode: str, outputs: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Keep the (baseline's output, reference) of a call, since its other workers may be compared next."""
+        self.known = (seed, mode), outputs
+        return outputs
 
     def truth(self, seed: int, mode: str) -> tuple[Any, Any] | None:
         """Return the result of both() for this call if it is known."""
