@@ -46,6 +46,7 @@ from aisp_mcp.judge.parent.timing.ranks import RankStrategy
 from aisp_mcp.judge.parent.timing.replicate import ReplicateRun, started_replicates
 from aisp_mcp.judge.parent.timing.serving import ServingRun
 from aisp_mcp.judge.parent.timing.strategy import Strategy
+from aisp_mcp.judge.parent.timing.trial import PATIENCE_S, PRESET, CallTimes, TrialRun, call_times
 from aisp_mcp.judge.presets import Place, Preset, for_kind
 from aisp_mcp.judge.protocol.layout import FILE
 from aisp_mcp.judge.protocol.messages import OpenAnswer
@@ -58,7 +59,7 @@ from aisp_mcp.judge.verdict.conclude import conclude, is_settled
 from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.process import isolation
 
-__all__ = ["Options", "Pair", "Report", "compare", "loaded_in"]
+__all__ = ["CallTimes", "Options", "Pair", "Report", "compare", "loaded_in", "time_calls"]
 
 RAISED = "incorrect_raised"
 # The steps that differ between places, and the sequence of one replicate by the benchmark's goal or kind; the others
@@ -166,6 +167,34 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
             return _record(opened, placed, measured, result)
         except _Unmet as unmet:
             return Skip(target=pair.label, code=unmet.code, missing=unmet.missing)
+
+
+def time_calls(pair: Pair, options: Options, longest_s: float) -> CallTimes | None:
+    """Time a few calls of both functions on a CPU, without a verdict; None if one of the baseline takes longer than
+    longest_s.
+
+    Raises BenchmarkError and Unavailable as compare(), and BenchmarkError for a finding on the candidate and for
+    missing needs.
+    """
+    options = _as_declared(pair, replace(options, preset=PRESET, patience_s=PATIENCE_S))
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_stays_loaded(options))
+            opened = _open(pair, options, lambda *_: None, stack)
+            answer = opened.session.opened
+            if answer.get("call_s", 0.0) > longest_s:
+                return None
+            placed = _place(replace(opened, ends=[]))  # the next comparison has other sizes
+        except _Unmet as unmet:
+            raise BenchmarkError(unmet.code, f"{pair.label} needs {unmet.missing}.") from unmet
+        session, strategy = placed.session, placed.strategy
+        try:
+            with started_replicates(session, strategy) as drivers:
+                (result,) = [TrialRun(driver, strategy).run() for driver in drivers]
+        except ComparisonAborted as aborted:
+            flag = _fatal_flag(session, aborted)
+            raise BenchmarkError(flag.code.upper(), flag.message) from aborted
+        return call_times(result, varies=not answer["facts"].get("same_output"))
 
 
 # --- open
@@ -299,7 +328,8 @@ def _request(
         "ranks": ranks,
     }
     file_bytes = 0 if options.protections.sealed else 2 * STRATEGIES["cpu"].round_bytes
-    return Request(fields, where, tuple(opening.of_baseline(pair.baseline)), 2 * len(Role) * ranks, file_bytes)
+    modules, workers = tuple(opening.of_baseline(pair.baseline)), 2 * len(Role) * ranks
+    return Request(fields, where, modules, workers, file_bytes, options.patience_s)
 
 
 def _load_workers(

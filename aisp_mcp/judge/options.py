@@ -17,6 +17,7 @@ from aisp_mcp.judge.presets import Preset
 from aisp_mcp.system.gpu import energy
 
 _OF_THIS_PROCESS = os.urandom(32)
+PATIENCE_S = 300.0  # for an answer of the verifier
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Options:
     comparison with the same secret, and therefore the same result; without the secret, nobody can search for a program
     that is correct on these inputs only. The default lasts as long as this process. leases: folder of the devices'
     leases, where several comparisons are prepared at once. warm: folder of processes whose libraries stay loaded for
-    later comparisons, or are to be (forked.start_asked_for).
+    later comparisons, or are to be (forked.start_asked_for). patience_s: how long the verifier may take for an answer.
     """
 
     preset: Preset
@@ -104,6 +105,7 @@ class Options:
     secret: bytes = field(default=_OF_THIS_PROCESS, repr=False)
     leases: Path | None = None
     warm: Path | None = None
+    patience_s: float = PATIENCE_S
 
     def of(self, target: str) -> Options:
         return replace(self, size=dict(self.own_sizes).get(target, self.size))

@@ -6,6 +6,7 @@ Sizes are increased until calls are long enough for the parent's clock. Only num
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import PRESETS
 from aisp_mcp.judge.records import Skip
 from aisp_mcp.judge.records.verdict import Comparison, Flag
+from aisp_mcp.judge.verdict import wording
 from aisp_mcp.runs import measure as runs
 from aisp_mcp.server.context import Context
 from aisp_mcp.store.records.run import Failure, Run
@@ -130,7 +132,7 @@ def _hinted(failure: Failure) -> Failure:
 
 def _disclosed(comparison: Comparison, request: Request, plan: Plan, grown: Flag | None) -> Comparison:
     if grown is not None:
-        sentence = f"{comparison.sentence}; {clause(grown)}"
+        sentence = f"{comparison.sentence}; {clause(grown)}" if grown.code == GROWN else comparison.sentence
         comparison = comparison.model_copy(update={"flags": [*comparison.flags, grown], "sentence": sentence})
     return library.disclosed(comparison, request, plan)
 
@@ -139,73 +141,127 @@ MAX_STEPS = 5  # steps; each doubles every named size
 MAX_CALL_S = 0.05  # of the baseline; its work may grow faster than its sizes
 LEAST_GROWTH = 1.25  # of that, when sizes double: a function that ignores them takes as long. Chosen
 MAX_ELEMENTS = 2**24  # of all inputs of one call
-UNRESOLVED = "clock_resolution_low"
+GROWN, KEPT, UNRESOLVED = "size_grown", "size_kept", "clock_resolution_low"
+FAR = 2.0  # times as long as they would be after one more doubling, so that two are made. Chosen
+MAX_RESOLUTION = 0.04  # of a trial, which is short: the verdict itself is content with 0.05. Chosen
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What calls at some sizes are like. called_s: seconds of one of the baseline, infinite if it was too long to try.
+    short: how many times as long they must be for the clock to resolve them; up to 1 if it does. fails: why nothing was
+    measured.
+    """
+
+    called_s: float = 0.0
+    short: float = math.inf
+    fails: str = ""
+
+    @property
+    def resolved(self) -> bool:
+        return self.short <= 1.0
 
 
 def grown(ctx: Context, task: Sequence[_Placed]) -> list[tuple[Request, Flag | None]]:
-    """The requests with sizes that the clock can resolve for all, and flags if they differ from the given ones."""
+    """The requests with sizes that the clock can resolve for all, and flags if they differ from the given ones, or if
+    larger ones cannot be measured.
+    """
     begin = pair.plan(task[0][0]).sizes
     if not begin or not all(request.grows for request, _ in task):
         return [(request, None) for request, _ in task]
-    step, resolved = 0, list[bool]()
+    step, last = 0, list[_Trial]()
     for request, options in task:
-        step, is_resolved = _resolved(ctx, request, options, begin, step)
-        resolved.append(is_resolved)
+        step, trial = _resolved(ctx, request, options, begin, step)
+        last.append(trial)
+        if trial.fails:  # such sizes are for no candidate
+            return [(request, _kept(begin, trial.fails)) for request, _ in task]
     if not step:
         return [(request, None) for request, _ in task]
     sizes = _times(begin, 2**step)
     return [
-        (replace(request, sizes=sizes), _flag(begin, sizes, is_resolved))
-        for (request, _), is_resolved in zip(task, resolved, strict=True)
+        (replace(request, sizes=sizes), _flag(begin, sizes, trial.resolved))
+        for (request, _), trial in zip(task, last, strict=True)
     ]
 
 
 def _resolved(
     ctx: Context, request: Request, options: Options, begin: Mapping[str, int], first: int
-) -> tuple[int, bool]:
-    """The number of doublings, from `first` on, after which the clock resolves this pair's calls, and whether it then
-    does; `first` if a probe gives no times, or if these do not depend on the sizes.
+) -> tuple[int, _Trial]:
+    """The number of doublings after which the clock resolves this pair's calls, and the trial there; `first` if calls
+    do not depend on the sizes, 0 if larger ones cannot be measured.
     """
-    called_s = 0.0
-    for step in range(first, MAX_STEPS + 1):
-        sizes = _times(begin, 2**step)
-        ctx.progress(0, 1, f"looking for sizes that the clock resolves: {_text(sizes)}")
-        attempt = replace(request, sizes=sizes)
-        comparison = _probe(attempt, options, step)
-        if comparison is None:
-            return first, True
-        before_s, called_s = called_s, _called_s(comparison)
-        if step > first and called_s < LEAST_GROWTH * before_s:  # the calls do not depend on these sizes
-            return first, False
-        if not any(flag.code == UNRESOLVED for flag in comparison.flags):
-            return step, True
-        if _ends(attempt, comparison, step):
-            break
-    return step, False
+    before, step, doublings = _Trial(), first, 0
+    while True:
+        attempt = replace(request, sizes=_times(begin, 2**step))
+        ctx.progress(0, 1, f"looking for sizes that the clock resolves: {_text(attempt.sizes)}")
+        trial = _tried(attempt, options, step)
+        if step == first and _is_lost(request, options, trial, begin, step):  # the measurement itself reports it
+            return first, _Trial(short=0.0)
+        if trial.fails:
+            return 0, replace(trial, fails=f"with {_text(attempt.sizes)}, {wording.as_clause(trial.fails)}")
+        if math.isinf(trial.called_s):
+            return step - doublings, before
+        if trial.called_s < LEAST_GROWTH**doublings * before.called_s:
+            return first, before
+        if trial.resolved or _ends(attempt, trial, step):
+            return step, trial
+        doublings = _doublings(attempt, before, trial, doublings, MAX_STEPS - step)
+        before, step = trial, step + doublings
 
 
-def _probe(request: Request, options: Options, step: int) -> Comparison | None:
-    """A quick comparison that is not stored; None if it gives no times."""
+def _doublings(request: Request, before: _Trial, trial: _Trial, doublings: int, left: int) -> int:
+    """The number of doublings to the next trial: two if the calls, growing as they did over the last ones, would still
+    be far too short after one. left: how many are allowed.
+    """
+    if not doublings or left < 2 or _elements(request, 4) > MAX_ELEMENTS:
+        return 1
+    growth = max(before.short / trial.short, 1.0) ** (1 / doublings)
+    calls_s = trial.called_s * (trial.called_s / before.called_s) ** (2 / doublings)
+    return 2 if trial.short / growth > FAR and calls_s < MAX_CALL_S / 4 else 1
+
+
+def _is_lost(request: Request, options: Options, trial: _Trial, begin: Mapping[str, int], step: int) -> bool:
+    """Return True if the pair cannot be measured at the sizes of its first trial, nor at the given ones."""
+    if not trial.fails:
+        return math.isinf(trial.called_s)
+    return not step or bool(_tried(replace(request, sizes=begin), options, 0).fails)
+
+
+def _tried(request: Request, options: Options, step: int) -> _Trial:
+    """Time a few calls at these sizes; nothing is stored."""
     folder = options.folder / "sizes" / str(step)
     folder.mkdir(parents=True, exist_ok=True)
-    how = replace(options, preset=PRESETS["quick"], folder=folder)
+    how = replace(options, folder=folder)
     try:
         plan = pair.plan(request)
-        result = judge.compare(pair.write(plan, folder), _unseen(plan, how))
-    except BenchmarkError:  # the measurement itself reports it
-        return None
-    return result if isinstance(result, Comparison) and result.baseline is not None else None
+        written, how = pair.write(plan, folder), _unseen(plan, how)
+        if options.device == "cuda":
+            return _compared(judge.compare(written, replace(how, preset=PRESETS["quick"])))
+        times = judge.time_calls(written, how, MAX_CALL_S)
+    except BenchmarkError as error:
+        return _Trial(fails=error.message)
+    if times is None:
+        return _Trial(called_s=math.inf)
+    if step and not times.varies:
+        return _Trial(fails="the baseline gives the same output for different inputs")
+    return _Trial(times.baseline_s, times.resolution / MAX_RESOLUTION)
 
 
-def _ends(request: Request, comparison: Comparison, step: int) -> bool:
+def _compared(result: Comparison | Skip) -> _Trial:
+    """The trial that a quick comparison is."""
+    if not isinstance(result, Comparison) or result.baseline is None:
+        return _Trial(fails="the candidate could not be measured")
+    return _Trial(result.baseline.time_s, 2.0 if any(flag.code == UNRESOLVED for flag in result.flags) else 0.0)
+
+
+def _ends(request: Request, trial: _Trial, step: int) -> bool:
     """Return True if the next step could take too much time or memory."""
-    larger = replace(request, sizes=_times(request.sizes, 2))
-    return step == MAX_STEPS or _called_s(comparison) > MAX_CALL_S / 4 or pair.plan(larger).elements > MAX_ELEMENTS
+    return step == MAX_STEPS or trial.called_s > MAX_CALL_S / 4 or _elements(request, 2) > MAX_ELEMENTS
 
 
-def _called_s(comparison: Comparison | None) -> float:
-    """Seconds of a call of the baseline."""
-    return comparison.baseline.time_s if comparison and comparison.baseline else 0.0
+def _elements(request: Request, factor: int) -> int:
+    """Elements of all inputs of one call at so many times the sizes."""
+    return pair.plan(replace(request, sizes=_times(request.sizes, factor))).elements
 
 
 def _times(sizes: Mapping[str, int], factor: int) -> dict[str, int]:
@@ -227,4 +283,11 @@ def _flag(begin: Mapping[str, int], end: Mapping[str, int], resolved: bool) -> F
     if not resolved:
         message += " They still are, and larger sizes are beyond the limit."
     evidence = {"asked": dict(begin), "measured": dict(end), "resolved": resolved}
-    return Flag(code="size_grown", severity="note", message=message, evidence=evidence)
+    return Flag(code=GROWN, severity="note", message=message, evidence=evidence)
+
+
+def _kept(begin: Mapping[str, int], why: str) -> Flag:
+    """The flag for calls that are too short at sizes that cannot grow."""
+    given = _text(begin)
+    message = f"Measured with {given}, where calls are too short for the parent's clock: {why}."
+    return Flag(code=KEPT, severity="note", message=message, evidence={"asked": dict(begin)})

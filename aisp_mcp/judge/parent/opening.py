@@ -85,7 +85,8 @@ class Opening:
 @dataclass(frozen=True)
 class Request:
     """A request to open a specification. fields: of the message. placement: of the verifier. modules: to be imported
-    before it is forked. workers: how many share memory with it. file_bytes: see memory_files().
+    before it is forked. workers: how many share memory with it. file_bytes: see memory_files(). patience_s: how long it
+    may take for an answer.
     """
 
     fields: dict[str, Any]
@@ -93,13 +94,14 @@ class Request:
     modules: tuple[str, ...]
     workers: int
     file_bytes: int
+    patience_s: float
 
     def begun(self, forks: ForkServer | None = None) -> Opening:
         """A new verifier that opens it. forks: the server to fork it from."""
         server = forks or verifier_client.fork_server(self.placement)
         server.load(self.modules)
         fds = [memory_files(self.file_bytes) for _ in range(self.workers)]
-        verifier = verifier_client.started([fd for pair in fds for fd in pair], self.placement, server)
+        verifier = verifier_client.started([fd for pair in fds for fd in pair], self.placement, server, self.patience_s)
         verifier.post("open", **self.fields)
         return Opening(verifier, fds, self.placement, forks)
 

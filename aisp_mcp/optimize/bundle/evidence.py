@@ -23,7 +23,8 @@ from aisp_mcp.suites.adapters import origin
 OPTIMIZATION = "optimization"
 NOT_IN_LOG = ("log_path", "log_sha256", "peak", "flags", "sentence", "disclosed")  # the last four: checked separately
 # Flags that a run adds to a verdict.
-ADDED_LATER = ("not_canonical", "above_ceiling", "inputs_not_fresh", "size_grown", origin.TRAINING_MODE)
+SIZED = (functions.GROWN, functions.KEPT)
+ADDED_LATER = ("not_canonical", "above_ceiling", "inputs_not_fresh", *SIZED, origin.TRAINING_MODE)
 # What a run knows beyond the log: the origin of a pair that was made for it, and a gate's further looks.
 DISCLOSED_LATER = ("adapted_from", "adapted", "inputs", "sizes", "baseline_function", "identity", "looks", "outcome")
 TOLERANCE = 1e-9  # mathematical libraries of two machines may round differently
@@ -93,7 +94,7 @@ def _differences(recorded: Comparison, computed: Comparison, last: Mapping[str, 
     more = recorded.flags[number:]
     if not _is_same(before["flags"][:number], after["flags"]) or not {flag.code for flag in more} <= set(ADDED_LATER):
         return "list of flags"
-    clauses = [f"; {functions.clause(flag)}" for flag in more if flag.code == "size_grown"]
+    clauses = [f"; {functions.clause(flag)}" for flag in more if flag.code == functions.GROWN]
     clauses += [f"; {origin.HINT}" for flag in more if flag.code == origin.TRAINING_MODE]
     if recorded.sentence != computed.sentence + "".join(clauses):
         return "sentence"

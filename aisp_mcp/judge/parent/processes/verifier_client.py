@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.options import PATIENCE_S
 from aisp_mcp.judge.parent.processes.confined import FILE_BYTES, Placement
 from aisp_mcp.judge.parent.processes.forked import Forked, ForkServer, Libraries, server
 from aisp_mcp.process import isolation
 
-DEADLINE_S = 300
 MODULE = "aisp_mcp.judge.verifier.main"
 
 
@@ -32,7 +32,9 @@ def _env(placement: Placement) -> dict[str, str]:
     return env | {"OMP_WAIT_POLICY": "PASSIVE"}  # idle threads would spin into a round
 
 
-def started(fds: Sequence[int], placement: Placement, forks: ForkServer | None = None) -> VerifierProcess:
+def started(
+    fds: Sequence[int], placement: Placement, forks: ForkServer | None = None, patience_s: float = PATIENCE_S
+) -> VerifierProcess:
     """A verifier with the descriptors of control blocks and arenas. forks: the server to fork it from."""
     argv = [MODULE, *map(str, fds)]
     spec = isolation.confinement(argv, "L1", file_bytes=FILE_BYTES)  # resource limits; it dies with its parent
@@ -43,14 +45,16 @@ def started(fds: Sequence[int], placement: Placement, forks: ForkServer | None =
         process = forks.start(argv, spec, _env(placement), placement.folder, inherited)
     os.close(its_in)
     os.close(its_out)
-    return VerifierProcess(process, asks, answers)
+    return VerifierProcess(process, asks, answers, patience_s)
 
 
 class VerifierProcess:
-    """The trusted process, addressed in JSON lines. asks, answers: descriptors of the pipes to it and from it."""
+    """The trusted process, addressed in JSON lines. asks, answers: descriptors of the pipes to it and from it.
+    patience_s: how long it may take for an answer.
+    """
 
-    def __init__(self, process: Forked, asks: int, answers: int) -> None:
-        self.process = process
+    def __init__(self, process: Forked, asks: int, answers: int, patience_s: float = PATIENCE_S) -> None:
+        self.process, self._patience_s = process, patience_s
         self._asks, self._answers = os.fdopen(asks, "wb"), os.fdopen(answers, "rb", buffering=0)
         self._received = b""
 
@@ -87,10 +91,10 @@ class VerifierProcess:
         poll = select.poll()
         poll.register(self._answers, select.POLLIN)
         while b"\n" not in self._received:
-            if not poll.poll(DEADLINE_S * 1000):
+            if not poll.poll(self._patience_s * 1000):
                 raise BenchmarkError(
                     "VERIFIER_HANGS",
-                    f"The verifier gave no answer to '{verb}' within {DEADLINE_S} s.",
+                    f"The verifier gave no answer to '{verb}' within {self._patience_s:.0f} s.",
                     "The baseline or its inputs hang, or are too large for this machine; run the file by hand.",
                 )
             part = self._answers.read(1 << 16)
