@@ -234,6 +234,14 @@ WRONG = {
             "x=randn(32, 16), keep=bernoulli(0.7, 32, 16)",
         ),
     ),
+    "rows that are all ignored": (
+        "def f(x, of):\n    return x[of >= 0].mean()\n",
+        (
+            "import numpy as np\n\ndef f(x, of):\n    some = x[of >= 0]\n    return some.sum() / max(len(some), 1)\n",
+            "",
+            "x=randn(999), of=randint(-1, 1000, 999)",
+        ),
+    ),
     "signs of a sparse matrix": (
         "import numpy as np\n\ndef f(a):\n    return np.asarray(a.sum(1)).ravel()\n",
         (
