@@ -21,13 +21,17 @@ from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.protocol.draws import drawing, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
-# Of floats, or of integers and texts.
+# Of floats, or of integers and texts; for a sentence.
 MEANINGS = {
     "exact": "small integers, or sorted",
     "spikes": "outliers, or ties",
     "zeros": "mostly zeros, or skewed",
     "tiny": "near 0, or of two values",
     "constant": "all equal",
+    "thousands": "up to some thousands",
+    "large": "cubes overflow",
+    "huge": "squares or cubes overflow",
+    "missing": "some NaN",
     "lowest": "integers at the lower end of their range",
     "highest": "integers at the upper end of their range",
 }
