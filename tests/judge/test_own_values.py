@@ -183,6 +183,8 @@ def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
         (numpy.ones(3), numpy.float32(1) * numpy.ones(3, "float32") * numpy.float32(1 + 1e-6), "differ"),
         (numpy.ones(3, int), numpy.ones(3), "is of float64"),
         (numpy.array([]), numpy.array([], int), ""),
+        ([], numpy.array([], int), ""),  # an empty column of objects
+        ([], numpy.zeros((0, 2)), "is a ndarray, the baseline's is a list"),
         (numpy.array([3], "M8[h]"), numpy.array([4], "M8[h]"), "1 of 1 elements of an array differ"),
         (numpy.zeros(2, [("n", "i8"), ("x", "f8")]), numpy.ones(2, [("n", "i8"), ("x", "f8")]), "at ['n'] differ"),
         (numpy.zeros(2, [("n", "i8")]), numpy.zeros(2, [("m", "i8")]), "the fields ('m',)"),
@@ -190,7 +192,8 @@ def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
 )
 def test_the_first_difference_is_named(expected: Any, found: Any, words: str) -> None:
     message = values.difference(expected, found)
-    assert (words in message) if message else not words
+    assert bool(message) == bool(words)
+    assert words in (message or "")
 
 
 def test_floats_are_gathered_by_place() -> None:
@@ -275,6 +278,12 @@ def test_only_values_without_work_left_are_plain() -> None:
 def test_makers_follow_their_seed(draw: Callable[[int, int], Any]) -> None:
     assert draw(1, 40) == draw(1, 40)
     assert draw(1, 40) != draw(2, 40)
+
+
+def test_lines_that_are_repeated_fit_the_frame_that_plain_ones_settle() -> None:
+    room = made.room_for(max(len(made.lines(seed, 1000)) for seed in range(4)))
+    drawn = [made.lines(seed, 1000, "constant") for seed in range(40)]
+    assert max(map(len, drawn)) < room
 
 
 CASES = [([3, 1, 2], [1.1, 2.2, 3.3]), ([5, 4], [4.4, 5.5]), ([9, 8, 7], [7.7, 8.8, 9.9])]

@@ -94,10 +94,20 @@ def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("candidate", "verdict", "code", "words"),
     [
-        ("def run(a, b):\n    raise ValueError('boom')\n", "incorrect", "incorrect_raised", "boom"),
+        (
+            "def run(a, b):\n    raise ValueError('boom')\n",
+            "incorrect",
+            "incorrect_raised",
+            "candidate raised: ValueError: boom",
+        ),
         ("import os\ndef run(a, b):\n    os._exit(0)\n", "invalid", "candidate_crashed", "exit code 0"),
         ("import ctypes\ndef run(a, b):\n    ctypes.string_at(0)\n", "invalid", "candidate_crashed", "SIGSEGV"),
-        ("def run(a, b):\n    return (a @ b).half()\n", "incorrect", "incorrect_raised", "float16"),
+        (
+            "def run(a, b):\n    return (a @ b).half()\n",
+            "incorrect",
+            "incorrect_raised",
+            "candidate does not fit the contract: out is ('float16'",
+        ),
         ("def run(a, b):\n    return a * 0 + 1\n", "incorrect", "incorrect_output", "error"),
         (
             "def run(a, b):\n    out = a @ b\n    a.zero_()\n    return out\n",

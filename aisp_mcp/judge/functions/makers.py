@@ -115,8 +115,8 @@ class _Call:
             raise _bad(self.request, f"there is no device {device[:30]!r}.", "device=cpu or device=cuda.")
         in_place = self.options.pop("in_place", False) is True
         if self.options or self.args:
-            extra = next(iter(self.options), "another number")
-            raise _bad(self.request, f"unexpected argument {str(extra)[:30]!r}.")
+            extra = f"argument {str(next(iter(self.options)))[:30]!r}" if self.options else "further number"
+            raise _bad(self.request, f"unexpected {extra}.")
         form: Form = self.request.form if shape else "number"
         return Draw(source, form, tuple(shape), integer, fixed, device.partition(":")[0], in_place)
 
@@ -183,8 +183,7 @@ def _randint(request: Request) -> Draw:
     if not (isinstance(low.value, int) and isinstance(high.value, int) and low.value < high.value):
         raise _bad(request, "low and high must be integers, low below high.")
     dtype, shape = call.dtype("int64"), call.shape()
-    options = f"{_dtype_text(dtype, 'int64')}{', any_values=True' if shape else ''}"
-    source = f"rng.randint({_joined(low, high)}, {_shape_text(shape)}{options})"
+    source = f"rng.randint({_joined(low, high)}, {_shape_text(shape)}{_dtype_text(dtype, 'int64')}, any_values=True)"
     return call.draw(source, shape, integer=True)
 
 
@@ -217,13 +216,22 @@ def _filled(request: Request) -> Draw:
 
 
 def _counted(request: Request) -> Draw:
-    """arange(n), linspace(start, end, steps) and eye(n)."""
+    """arange(n), arange(start, end, step), linspace(start, end, steps) and eye(n)."""
     call = _Call(request)
-    first, *others = [call.number(name) for name in ("start", "end", "steps")[: 3 if request.name == "linspace" else 1]]
+    names = ["start", "end", "steps"] if request.name == "linspace" else ["start"]
+    if request.name == "arange":
+        names += ["end", "step"][: max(len(call.args) - 1, 0)]
+    numbers = [call.number(name) for name in names]
     dtype = call.dtype("int64") if request.name == "arange" else _float(call)
-    count = others[-1] if others else first
-    shape = [count, count] if request.name == "eye" else [count]
-    text = f"torch.{request.name}({_joined(first, *others)}, dtype=torch.{dtype}, device=rng.device)"
+    shape = [numbers[-1]] * (2 if request.name == "eye" else 1)
+    if request.name == "arange" and len(numbers) > 1:
+        bounds = [number.value for number in numbers if isinstance(number.value, int)]
+        if len(bounds) < len(numbers) or bounds[2:] == [0] or not range(*bounds):
+            raise _bad(
+                request, "start, end and step are integers, and some lie between.", "Such as arange(0, 4096, 2)."
+            )
+        shape = [Number(len(range(*bounds)), f"len(range({_joined(*numbers)}))")]
+    text = f"torch.{request.name}({_joined(*numbers)}, dtype=torch.{dtype}, device=rng.device)"
     return call.draw(text, shape, integer=request.name == "arange", fixed=True)
 
 
@@ -240,7 +248,8 @@ def _value(request: Request) -> Draw:
         numbers.append(call.number("edges"))
     words = [number.text for number in numbers] + ([repr(alphabet)] if alphabet else [])
     if call.options or call.args:
-        raise _bad(request, f"unexpected argument {str(next(iter(call.options), 'another number'))[:30]!r}.")
+        extra = f"argument {str(next(iter(call.options)))[:30]!r}" if call.options else "further number"
+        raise _bad(request, f"unexpected {extra}.")
     words += [] if request.name == "json_like" else ["kind=rng.kind"]
     source = f"made.near(made.{request.name}(rng.seed(), {', '.join(words)}), rng.way())"
     return Draw(source, "value", (numbers[0],))

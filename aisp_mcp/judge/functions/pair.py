@@ -154,7 +154,7 @@ def plan(request: Request) -> Plan:
     if request.make:
         arguments = _made(request)
     else:
-        arguments = inputs.read(request.inputs, "numpy" if baseline.uses_numpy else "torch", request.sizes)
+        arguments = inputs.read(request.inputs, "numpy" if baseline.uses_arrays else "torch", request.sizes)
     return with_arguments(request, baseline, candidate, arguments)
 
 

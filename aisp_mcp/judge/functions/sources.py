@@ -20,6 +20,7 @@ from aisp_mcp.judge.native import launch_header
 
 ENTRY = "run"  # preferred if several functions are public
 MAX_BYTES = 1 << 20  # of a source file
+ARRAYS = {"numpy", "scipy", "numba", "pandas", "polars", "sklearn", "skimage", "cv2", "xarray"}
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 
 
@@ -60,14 +61,14 @@ class Source:
         return self.path.stem if self.path else "text"
 
     @property
-    def uses_numpy(self) -> bool:
-        """True if the file imports numpy and not torch."""
-        return "numpy" in self._imports and "torch" not in self._imports
+    def uses_arrays(self) -> bool:
+        """True if the file imports numpy, or a library that takes its arrays, and not torch."""
+        return bool(ARRAYS & self._imports) and "torch" not in self._imports
 
     @property
     def is_plain(self) -> bool:
-        """True if the file is Python that imports neither numpy nor torch."""
-        return self.suffix == ".py" and not {"numpy", "torch"} & self._imports
+        """True if the file is Python that imports neither torch nor a library of arrays."""
+        return self.suffix == ".py" and not {"torch", *ARRAYS} & self._imports
 
     @property
     def _imports(self) -> set[str]:

@@ -109,7 +109,7 @@ def lower_bound_ratios(replicates: Sequence[Replicate], reported: LogRatios) -> 
     for replicate, on_gpu, log_ratio in zip(replicates, estimates.bounded_seconds(replicates), reported, strict=True):
         if not on_gpu:
             skippable = math.log1p(estimates.parent_resolution([replicate]))
-            paid = min(log_ratio, _claimed(replicate)) - max(skippable + math.log(MIN_SHARE), 0.0)
+            paid = min(log_ratio - max(skippable + math.log(MIN_SHARE), 0.0), _claimed(replicate))
             noise = estimates.log_ratios([replicate], "parent")[0].noise
             proven = [(max(log_ratio, 0.0), apart) for log_ratio, apart in isolated_ratios(replicate) if isolated]
             ratios.append(min([(paid, noise), *proven]))

@@ -19,7 +19,7 @@ from aisp_mcp.bench import Answers, Benchmark, Needs
 from aisp_mcp.bench.sizes import settable
 from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.judge.native import build
-from aisp_mcp.judge.protocol.draws.rng import MISSING, MODES, SIZES
+from aisp_mcp.judge.protocol.draws.rng import ENDS, MISSING, MODES, SIZES
 from aisp_mcp.judge.protocol.module_loader import LIBRARIES, flatten
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.distribution import LEAST_ELEMENTS
@@ -133,8 +133,9 @@ def kinds_with_an_answer(bank: InputBank, seed: int, output: Any) -> tuple[list[
     VARYING_SHAPE.
     """
     why_not = partial(_without_answer, bank, seed, output)
-    untested = {mode: why for mode in MODES[1:] if (why := why_not(mode))}
-    kinds = [mode for mode in MODES[1:] if mode not in untested]
+    modes = [*MODES[1:], *(ENDS if _has_ranges(bank, seed) else ())]
+    untested = {mode: why for mode in modes if (why := why_not(mode))}
+    kinds = [mode for mode in modes if mode not in untested]
     if kind_of(bank.reference.spec) is not Kind.ELEMENTS:
         return kinds, untested
     large, bounded = _floats(bank, seed)
@@ -170,6 +171,12 @@ def _mentions_nan(path: Path) -> bool:
         return False
     names = (getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(tree))
     return any(NAN.fullmatch(str(name)) for name in names)
+
+
+def _has_ranges(bank: InputBank, seed: int) -> bool:
+    """Return True if inputs are integers of a declared range."""
+    one, other = (bank.inputs(seed, mode) for mode in ENDS)
+    return not all(same_bits(value, other[name]) for name, value in one.items() if hasattr(value, "dtype"))
 
 
 def _floats(bank: InputBank, seed: int) -> tuple[list[str], list[str]]:

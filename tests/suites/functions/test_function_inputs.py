@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from aisp_mcp.judge.functions import inputs
+from aisp_mcp.judge.functions import inputs, pair
+from aisp_mcp.judge.functions.pair import Request
 from aisp_mcp.server.context import Context
 from aisp_mcp.server.dispatch import execute, load_catalog
 from aisp_mcp.settings import Settings
@@ -42,6 +43,7 @@ def refusal(ctx: Context, baseline: str = SLOW, candidate: str = FAST, **args: A
         'x={"a": rand(3), "b": [randn(2), 1]}, k="text"',
         "x=full((2, 3), 0.5), k=rand()",
         "x=uniform(-1, 1, 8, device=cpu, in_place=True)",
+        "n=64, x=randn(n), k=arange(0, n, 20)",
     ],
 )
 def test_inputs_as_in_a_call(ctx: Context, text: str) -> None:
@@ -66,6 +68,8 @@ def test_inputs_as_in_a_call(ctx: Context, text: str) -> None:
         ("x=randn(4, dtype=float12)", "float12"),
         ("x=np.randn(4, dtype=bfloat16)", "bfloat16"),
         ("x=randn(0)", "integers"),
+        ("x=randn(4), k=arange(4, 4)", "some lie between"),
+        ("x=randn(4), k=arange(0, 9, 3, 2)", "unexpected further number"),
         ("y=randn(4)", "It takes x, k"),
         ("k=3", "needs x"),
         ("x=" + "[" * 3000, "parsed"),
@@ -123,6 +127,15 @@ def test_a_file_without_a_function_is_told_what_to_write(ctx: Context, tmp_path:
     assert code == "NO_FUNCTION"
     assert "script.py defines no function." in message
     assert "`def nearest(points, k=2): …`." in message
+
+
+@pytest.mark.parametrize(
+    ("first", "form"),
+    [("import pandas as pd", "as_array(x)"), ("import scipy.linalg", "as_array(x)"), ("import numpy, torch", "=x)")],
+)
+def test_libraries_of_arrays_get_arrays(first: str, form: str, tmp_path: Path) -> None:
+    plan = pair.plan(Request(f"{first}\n\n{SLOW}", FAST, "x=randn(64)"))
+    assert form in pair.write(plan, tmp_path).baseline.read_text()
 
 
 def test_sizes_have_names_and_can_be_replaced() -> None:

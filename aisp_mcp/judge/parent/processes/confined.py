@@ -28,6 +28,7 @@ ON_DEVICE = re.compile(
     f"OutOfMemoryError: CUDA out of memory|CUDA error 2: {NO_DEVICE_MEMORY}|{re.escape(UNDESCRIBED)}"
 )
 KILLED = re.compile(r"\bSIGKILL\b|\bKilled\b")  # a worker, or a compiler that it started
+OWN = re.compile("(?:Contract|Benchmark)Error: ")
 NOT_BUILT = re.compile(r"Error building extension '\w+'(?!:)")  # of torch, if the compiler's output was printed
 PRINTED, SHOWN = 1 << 20, 200  # bytes of a worker's output that are read, characters of the reason
 SMALLER_SIZE = "Choose a smaller size (--size NAME=VALUE), or end other programs."
@@ -191,6 +192,12 @@ def with_reason(text: str, folder: Path) -> str:
             if reason := REASON.search(output.read(PRINTED).decode(errors="replace")):
                 return f"{text[: failure.end()]}: {reason[0].strip()[:SHOWN]}{text[failure.end() :]}"
     return text
+
+
+def raised(name: str, text: str) -> tuple[str, str]:
+    """Message and text for an error in a worker. The harness's own are about what the program returned."""
+    own = OWN.match(text)
+    return (f"{name} does not fit the contract", text[own.end() :]) if own else (f"{name} raised", text)
 
 
 class WorkerGone(Exception):

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from aisp_mcp.judge.evidence import Account, RoundTiming
-from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone, prefer
+from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone, prefer, raised
 from aisp_mcp.judge.parent.processes.process import Seen, WorkerProcess
 from aisp_mcp.judge.parent.timing.memory.accounting import Watch, inode
 from aisp_mcp.judge.protocol.clock import clock, own_delay
@@ -152,7 +152,7 @@ class WorkerGroup(WorkerProcess):
         name = f"{self.name}, {self._called(number)},"
         if byte == SHARED:
             raise WorkerGone("shares_input", f"{name} returned outputs that share memory", text)
-        raise WorkerGone(*(("raised", f"{name} raised") if byte else ("crashed", f"{name} ended")), text)
+        raise WorkerGone("raised", *raised(name, text)) if byte else WorkerGone("crashed", f"{name} ended", text)
 
     def _durations_ns(self, count: int) -> list[int]:
         """For each call, the longest duration over all ranks."""

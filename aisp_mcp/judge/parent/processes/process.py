@@ -24,7 +24,7 @@ from typing import Any
 from aisp_mcp.judge.evidence import Account, RoundTiming
 from aisp_mcp.judge.parent.processes import placement
 from aisp_mcp.judge.parent.processes import procfs as proc
-from aisp_mcp.judge.parent.processes.confined import Confined, Placement, WorkerGone, prefer, with_reason
+from aisp_mcp.judge.parent.processes.confined import Confined, Placement, WorkerGone, prefer, raised, with_reason
 from aisp_mcp.judge.parent.timing.memory.accounting import Watch, inode
 from aisp_mcp.judge.protocol.clock import clock, own_delay
 from aisp_mcp.judge.protocol.layout import Layout
@@ -168,9 +168,8 @@ class WorkerProcess(Confined):
             message = f"{self.name} returned outputs that share memory"
             raise WorkerGone("shares_input", message, self.control.read_text())
         if byte:
-            raise WorkerGone(
-                "raised", f"{self.name} raised", with_reason(self.control.read_text(), self.placement.folder)
-            )
+            text = with_reason(self.control.read_text(), self.placement.folder)
+            raise WorkerGone("raised", *raised(self.name, text))
         raise WorkerGone("crashed", f"{self.name} ended: {self._how_it_ended()}", self.control.read_text())
 
     def _refuse_early_answers(self) -> None:

@@ -23,7 +23,7 @@ from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
-from aisp_mcp.judge.protocol.draws.rng import BEYOND, battery
+from aisp_mcp.judge.protocol.draws.rng import BEYOND, ENDS, battery
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -291,7 +291,8 @@ class ReplicateRun:
         """Time all roles on each kind of inputs, in turns on the same inputs: a gain may depend on their values. What
         lies beyond a declared range comes last, since functions may raise there. A kind on which one replicate gains as
         much as on plain ones is left out in later ones: worse is what is worse in all. Other kinds of texts and graphs
-        are compared alone, since they are seldom what a program runs on, and a generator of one's own has none.
+        and the ends of ranges are compared alone, since they are seldom what a program runs on, and a generator of
+        one's own has none.
         """
         driver, session = self.driver, self.session
         if session.opened["facts"].get("python_inputs"):
@@ -302,7 +303,8 @@ class ReplicateRun:
             return
         is_bounded = "larger" in session.opened["facts"].get("inputs_not_tested", {})
         known, kinds = session.as_quick_kinds, driver.result.kinds
-        modes = [mode for mode in [*session.adversarial, *([BEYOND] if is_bounded else [])] if mode not in known]
+        timed = [mode for mode in session.adversarial if mode not in ENDS] + [BEYOND] * is_bounded
+        modes = [mode for mode in timed if mode not in known]
         for mode in ["plain", *modes] if modes else ():
             try:
                 kinds[mode] = self._time_kind(mode, kinds.get("plain"))

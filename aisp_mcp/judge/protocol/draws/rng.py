@@ -21,13 +21,19 @@ from aisp_mcp.bench import RAND_SCALE, RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.protocol.draws import drawing, near, textures
 
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
-# Of floats, or of integers and texts.
+# Of floats, or of integers and texts; for a sentence.
 MEANINGS = {
     "exact": "small integers, or sorted",
     "spikes": "outliers, or ties",
     "zeros": "mostly zeros, or skewed",
     "tiny": "near 0, or of two values",
     "constant": "all equal",
+    "thousands": "up to some thousands",
+    "large": "cubes overflow",
+    "huge": "squares or cubes overflow",
+    "missing": "some NaN",
+    "lowest": "integers at the lower end of their range",
+    "highest": "integers at the upper end of their range",
 }
 # Inputs on which the baseline must be tried first, since its output may not be finite. The size of their values is the
 # largest finite number to this power, and at most THOUSANDS of thousands: squares of huge ones overflow, and those of
@@ -36,6 +42,8 @@ SIZES = {"huge": 0.52, "large": 0.4, "thousands": 0.25}
 THOUSANDS = 1e4
 # Inputs with some NaN, for a baseline that names NaN and whose output is finite all the same.
 MISSING = "missing"
+# All integers, single ones too, at one end of their declared range: labels that are all ignored, a window of one.
+ENDS = ("lowest", "highest")
 # Values this many times as large as declared: on these, programs are timed and not compared.
 BEYOND, BEYOND_TIMES = "beyond", 1000.0
 # Calls that decide whether a program is correct come in cycles of all kinds of inputs: this many cycles up to this many
@@ -51,7 +59,7 @@ def battery(call_bytes: int, call_s: float, draw: random.Random) -> Iterator[tup
     """
     share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
     number = 0
-    for mode in [*(["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))), MISSING]:
+    for mode in [*(["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))), MISSING, *ENDS]:
         seed = draw.getrandbits(48)
         yield mode, seed
         if mode == "plain":
@@ -194,6 +202,8 @@ class CallRng:
 
     def randint(self, low: int, high: int, *shape: int, dtype: str = "int64", any_values: bool = False) -> Any:
         kind = self._dtype(dtype)
+        if any_values and self.kind in ENDS:
+            low, high = (low, low + 1) if self.kind == "lowest" else (high - 1, high)
         values = self.torch.randint(low, high, shape, device=self.device, dtype=kind, generator=self._generator())
         values = self._near(values, near.other_integers(low, high))
         return _INTEGERS.get(self.kind, _plain)(values, self._draw) if any_values and values.numel() > 1 else values
@@ -340,4 +350,5 @@ _ADVERSARIAL: dict[str, Callable[[Any, random.Random], Any]] = {
     "constant": _constant,
     MISSING: _missing,
     BEYOND: _plain,
+    **dict.fromkeys(ENDS, _plain),
 }

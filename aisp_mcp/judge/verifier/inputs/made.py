@@ -179,6 +179,9 @@ def lines(seed: int, n: int, kind: str = "plain") -> str:
     made = ["".join(next(every) + draw.choice(between) for _ in range(draw.randint(0, 8))) for _ in range(n)]
     if kind == "plain":
         return "".join(line.rstrip(" ") + "\n" for line in made)
+    if kind in ("zeros", "tiny", "constant"):  # n of the longest do not fit the frame that plain texts settle
+        usual = 1.5 * sum(map(len, made)) / n
+        made = [line for line in made if len(line) <= usual]
     return "\n".join(_chosen(draw, ["", *made], n, kind)) + draw.choice(("", "\n"))
 
 
@@ -209,7 +212,7 @@ def json_like(seed: int, n: int) -> Any:
         if left <= 1 or depth > 8:
             number = round(draw.uniform(-1e4, 1e4), 3)
             return draw.choice(
-                (None, True, False, draw.randint(-(10**6), 10**6), number, text(draw.getrandbits(60), 8))
+                (None, True, False, draw.randint(-(10**6), 10**6), number, text(draw.getrandbits(60), 8), [], {})
             )
         count = draw.randint(2, max(2, min(left, 12)))
         items = [part(left // count, depth + 1) for _ in range(count)]
