@@ -62,6 +62,11 @@ JUDGED = {
         "import torch\n\ndef f(x):\n    found = torch.topk(x, 8, dim=1)\n    return found.values, found.indices\n",
         "x=torch.randn(32, 256)",
     ),
+    "positions among equal sizes": (
+        "import torch\n\ndef f(x):\n    return x.abs().argmax(1)\n",
+        "def f(x):\n    return x.shape[1] - 1 - x.abs().flip(1).argmax(1)\n",
+        "x=randn(64, 64)",
+    ),
     "a class that is called": (
         "from dataclasses import dataclass\n\n@dataclass\nclass Scaled:\n    factor: float = 1.3\n\n"
         "    def __call__(self, x):\n        return x * self.factor\n",
@@ -247,9 +252,13 @@ WRONG = {
         ("def f(values):\n    return {0.5: len(values), 'of': values}\n", "", "values=list(randint(0, 9, 99))"),
     ),
     "the usual count": ("def f(values):\n    return 30\n", JUDGED["a count that is the same for all usual inputs"]),
-    "the last of several sizes that are equal": (
-        "def f(x):\n    return x.shape[1] - 1 - x.abs().flip(1).argmax(1)\n",
-        ("import torch\n\ndef f(x):\n    return x.abs().argmax(1)\n", "", "x=randn(64, 64)"),
+    "the last of several places among equal numbers": (
+        "import torch\n\ndef f(x, bins):\n    return torch.searchsorted(bins.sort().values, x, right=True)\n",
+        (
+            "import torch\n\ndef f(x, bins):\n    return torch.searchsorted(bins.sort().values, x)\n",
+            "",
+            "x=randn(64), bins=randn(32)",
+        ),
     ),
     "positions of other values": (
         "import torch\n\ndef f(x):\n    values, at = torch.topk(x, 8, dim=1)\n    return values, at.flip(1)\n",
@@ -275,7 +284,8 @@ def test_honest_pairs_are_judged(name: str, tmp_path: Path) -> None:
     assert comparison.verdict in RIGHT, comparison.sentence
     codes = {flag.code for flag in comparison.flags}
     assert ("same_output" in codes) == ("usual inputs" in name)
-    assert ("ties" in codes) == ("equal values" in name)
+    assert ("ties" in codes) == (name.startswith("positions among equal"))
+    assert ("undecided" in codes) == ("equal sizes" in name)
     assert ("inputs_not_tested" in codes) == any(word in name for word in ("raises", "declares", "NaN in the"))
     assert ("tiny_inputs" in codes) == ("near an edge" in name)
 

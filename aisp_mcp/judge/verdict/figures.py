@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median_low
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import LARGE, NOT_SINGLE, TIES, Replicate, merge_measures
+from aisp_mcp.judge.evidence import LARGE, NOT_SINGLE, TIES, UNDECIDED, Replicate, merge_measures
 from aisp_mcp.judge.presets import undetected_share
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -113,6 +113,7 @@ def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: s
     measures: dict[str, float] = {}
     for replicate in replicates:
         merge_measures(measures, replicate.measures)
+    marks = TIES, LARGE, UNDECIDED, NOT_SINGLE
     return Verification(
         calls=calls,
         checked=checked,
@@ -120,6 +121,6 @@ def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: s
         max_error_ratio=max((replicate.worst_ratio for replicate in replicates), default=None),
         allowed_error_ratio=opened["error_ratio"],
         oracle=opened["oracle"],
-        measures={name: value for name, value in measures.items() if not name.endswith((TIES, LARGE, NOT_SINGLE))},
+        measures={name: value for name, value in measures.items() if not name.endswith(marks)},
         failure=failure,
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import APART, LARGE, NOT_SINGLE, TIES, TINY, Replicate, RoundTiming
+from aisp_mcp.judge.evidence import APART, LARGE, NOT_SINGLE, TIES, TINY, UNDECIDED, Replicate, RoundTiming
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import COPIED_INTO_STRIDES, OWN_STRIDES, STRIDES
 from aisp_mcp.judge.records.verdict import Flag
@@ -76,7 +76,13 @@ def input_flags(facts: Mapping[str, Any]) -> list[Flag]:
 
 def _tie_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     names = _measured(replicates, TIES)
-    return [_flag("ties", "note", wording.ties(names), {"outputs": names})] if names else []
+    flags = [_flag("ties", "note", wording.ties(names), {"outputs": names})] if names else []
+    if names := _measured(replicates, UNDECIDED):
+        shares = {
+            name: max(replicate.measures.get(name + UNDECIDED, 0.0) for replicate in replicates) for name in names
+        }
+        flags.append(_flag("undecided", "note", wording.undecided(shares), {"shares": shares}))
+    return flags
 
 
 def _size_flags(replicates: Sequence[Replicate]) -> list[Flag]:

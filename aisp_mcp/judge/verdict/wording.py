@@ -260,6 +260,15 @@ def ties(outputs: Sequence[str]) -> str:
     return f"{', '.join(outputs)}: where inputs are equal, other positions than the baseline's were accepted."
 
 
+def undecided(shares: Mapping[str, float]) -> str:
+    """shares: of an output that differed, by its name and the kind of inputs."""
+    worst = max(shares, key=lambda name: shares[name])
+    return (
+        "Not tested where ties or roundings among computed values decide the baseline's own answer: "
+        f"{worst}, {format_percent(shares[worst])} of it differs there."
+    )
+
+
 SINGLE, FEWER, REUSED = "single_precision", "fewer_digits", "reused_output"
 IN_SENTENCE = SINGLE, FEWER, REUSED  # flags that end a sentence
 SINGLE_PRECISION = "All numbers of its answers are of float32, and the baseline's are not."

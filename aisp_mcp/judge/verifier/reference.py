@@ -286,6 +286,12 @@ class ReferenceEvaluator:
                 wide[name] = made.walked(wide[name], eps, seed)
             return evaluate(lambda: self._reference(wide | self.wide))
 
+    def changed(self, inputs: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> Any:
+        """The reference's output with the widened inputs as change() leaves them. Consumes the inputs."""
+        with self._opened_wide(inputs) as wide:
+            change(wide)
+            return evaluate(lambda: self._reference(wide | self.wide))
+
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""
         with self._opened_wide(inputs) as wide:

@@ -15,12 +15,12 @@ from typing import Any
 from aisp_mcp.bench import Answers, Benchmark
 from aisp_mcp.bench.training import TrainingBenchmark
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.evidence import LARGE, TIES, TINY, merge_measures
+from aisp_mcp.judge.evidence import LARGE, TIES, TINY, UNDECIDED, merge_measures
 from aisp_mcp.judge.protocol import values as written
 from aisp_mcp.judge.protocol.draws.rng import SIZES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
-from aisp_mcp.judge.verifier.checks import formats, precision, values
+from aisp_mcp.judge.verifier.checks import formats, precision, undecided, values
 from aisp_mcp.judge.verifier.checks.distribution import DrawTests
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
 from aisp_mcp.judge.verifier.checks.other_orders import EDGE, OtherOrders
@@ -37,6 +37,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
     near_steps,
     same_bits,
 )
+from aisp_mcp.judge.verifier.checks.undecided import Undecided
 from aisp_mcp.judge.verifier.inputs.bank import CheckedCall
 
 # Calls on plain inputs whose average error is that of a narrower type, from which on an output is refused if they are
@@ -179,6 +180,11 @@ class ElementsContract(Contract):
         self._ties = set[str]()  # outputs whose positions pointed to other elements of the same values
         self._large = set[str]()  # outputs that were wrong or imprecise on large inputs
         self._tiny = set[str]()  # outputs whose counts had moved on tiny inputs
+        self._undecided: Undecided | None = None
+        # Largest share of an output that its baseline leaves undecided, by its name and the kind of inputs, and shares
+        # of the calls on plain inputs, by worker and output.
+        self._left_undecided = dict[str, float]()
+        self._shares: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
 
     def _rule(self, index: int, output: TensorSpec) -> _OutputRule:
         tolerance, is_near = self._spec.tolerance, near
@@ -205,10 +211,14 @@ class ElementsContract(Contract):
         for index, (rule, out, base, ref) in enumerate(outputs):
             tensors = out, base, ref
             ratio, failure = rule.compare(call, tensors)
+            is_large = call.mode in SIZES and not (failure and self._is_gross(call, rule.name, out, ref))
+            if failure and not is_large and (decided := self._without_undecided(call, index, tensors)):
+                tensors = decided
+                ratio, failure = rule.compare(call, tensors)
             worst = max(worst, ratio)
             failure = self._beyond_edge(call, rule.name, ratio, failure, edges)
             failure = failure or self._imprecise_calls(call, index, tensors)
-            if failure and call.mode in SIZES and not self._is_gross(call, rule.name, out, ref):
+            if failure and is_large:
                 self._large.add(rule.name)
             elif failure and call.mode == "tiny" and _are_moved(out, base):
                 self._tiny.add(rule.name)
@@ -223,7 +233,45 @@ class ElementsContract(Contract):
     def _noted(self) -> dict[str, float]:
         """Measures that are no errors, by their names."""
         noted = {TIES: self._ties, LARGE: self._large, TINY: self._tiny}
-        return {name + end: 1.0 for end, names in noted.items() for name in names}
+        marks = {name + end: 1.0 for end, names in noted.items() for name in names}
+        return marks | {name + UNDECIDED: share for name, share in self._left_undecided.items()}
+
+    def _without_undecided(self, call: CheckedCall, index: int, tensors: Triple) -> Triple | None:
+        """The tensors with the baseline's elements where it leaves undecided what the output's are; None if it decides
+        one that differs. Raises BenchmarkError UNSTABLE.
+        """
+        out, base, ref = tensors
+        tolerance, name = self._spec.tolerance, self._outputs[index].name
+        if name in (*tolerance.per_step, *tolerance.indices) or not out.numel():
+            return None
+        is_float = out.is_floating_point() or out.is_complex()
+        if is_float and (out.numel() == 1 or not call.bank.is_unseen(call.seed)):  # other orders explain these
+            return None
+        if name.endswith(".hash"):
+            own, is_same = self._draws_of(call), partial(same_bits, out)
+            elements = out != base if own.as_a_whole(call, index, is_same, base) else None
+        else:
+            elements = self._draws_of(call).elements(call, index, out, base, ref)
+        if elements is None:
+            return None
+        self._note_undecided(call, index, f"{name} ", float(elements.double().mean()))
+        return base.where(elements, out), base, ref
+
+    def _draws_of(self, call: CheckedCall) -> Undecided:
+        if self._undecided is None:
+            self._undecided = Undecided(call.bank, call.seed)
+        return self._undecided
+
+    def _note_undecided(self, call: CheckedCall, index: int, name: str, share: float) -> None:
+        """Note a share of an output. Raises BenchmarkError UNSTABLE if it is too much on plain inputs."""
+        if call.is_plain:
+            shares = self._shares[call.round.worker_id, index]
+            shares.append(share)
+            average = sum(shares) / max(call.plain_calls, len(shares))
+            if len(shares) >= undecided.CALLS and average > undecided.MOST_UNDECIDED:
+                raise undecided.unstable(average)
+        at = f"{name}on {call.mode} inputs"
+        self._left_undecided[at] = max(self._left_undecided.get(at, 0.0), share)
 
     def _compare_steps(self, index: int, call: CheckedCall, tensors: Triple) -> Comparison:
         return compare_steps(*tensors, self._spec.tolerance, self._slack(call, index, tensors[0]))
@@ -298,6 +346,8 @@ class ElementsContract(Contract):
         """
         if call.mode != "thousands":
             return False
+        if not (out.is_floating_point() or out.is_complex()):
+            return bool((out != ref).any())
         apart = float((components(out).double() - components(ref)).abs().max())
         size = float(components(ref).abs().max())
         return not apart <= GROSS * max(size, self._usual(call, name, ref))
@@ -388,9 +438,16 @@ class ValuesContract(ElementsContract):
             return self._refused(call, f"the answer cannot be read: {error}")
         judge = self._checked if self._check else self._compared
         outcome = judge(call, own, found, expected)
+        if outcome.failure and not self._check and self._is_undecided(call, own, found):
+            self._note_undecided(call, 0, "", 1.0)
+            outcome = CallCheck(measures=self._noted())
         if call.is_plain and not outcome.failure:
             call.bank.compared.add(call.round.worker_id)
         return outcome
+
+    def _is_undecided(self, call: CheckedCall, own: Any, found: Any) -> bool:
+        is_same = partial(self._draws_of(call).is_same, found)
+        return self._draws_of(call).as_a_whole(call, 0, is_same, own)
 
     def _refused(self, call: CheckedCall, message: str, ratio: float = math.inf) -> CallCheck:
         if f"{written.AFTERWARDS}']" in message:
@@ -428,7 +485,7 @@ class ValuesContract(ElementsContract):
             worst = max(worst, ratio)
             if failure := self._beyond_edge(call, at, ratio, failure, edges):
                 return self._refused(call, f"{at}: {failure}" if at else failure, ratio)
-        return CallCheck(worst, edge=max(edges, default=None))
+        return CallCheck(worst, edge=max(edges, default=None), measures=self._noted())
 
 
 def _are_moved(out: Any, base: Any) -> bool:
