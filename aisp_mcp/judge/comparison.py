@@ -35,7 +35,7 @@ from aisp_mcp.judge.parent.processes import confined, placement, verifier_client
 from aisp_mcp.judge.parent.processes.cluster import nodes
 from aisp_mcp.judge.parent.processes.confined import Placement
 from aisp_mcp.judge.parent.processes.forked import kept_folder, loaded_in
-from aisp_mcp.judge.parent.session import ComparisonAborted, PhaseTimer, Session
+from aisp_mcp.judge.parent.session import ComparisonAborted, NoAnswerThere, PhaseTimer, Session
 from aisp_mcp.judge.parent.telling import Report, Telling
 from aisp_mcp.judge.parent.timing.cold import ColdRun
 from aisp_mcp.judge.parent.timing.cpu import CpuStrategy
@@ -152,6 +152,13 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     BenchmarkError if the specification itself cannot be used or a candidate cannot be compiled, Unavailable
     ISOLATION_LEVEL if the requested level is unavailable, and nothing for other errors of a candidate.
     """
+    try:
+        return _compared(pair, options, report)
+    except NoAnswerThere:
+        return _compared(pair, replace(options, redraws=True), report)
+
+
+def _compared(pair: Pair, options: Options, report: Report) -> Comparison | Skip:
     with ExitStack() as stack:
         try:
             options = _as_declared(pair, options)
@@ -322,6 +329,7 @@ def _request(
         "protections": asdict(options.protections),
         "seed": options.battery_seed(pair.baseline),  # what it finds is the same every time
         "budget": STRATEGIES["cuda" if options.device == "cuda" else place].round_bytes,
+        "redraws": options.redraws,
         "round_s": for_kind(options.preset, place, round_trips_s=round_trips_s).round_s,
         "files_at": files_at,
         "cpus": sorted(os.sched_getaffinity(0)),
@@ -435,6 +443,8 @@ def _replicates(placed: _Placed) -> tuple[list[Replicate], list[Flag]]:
                 if is_settled(session.terms(), done):
                     break
     except ComparisonAborted as aborted:
+        if isinstance(aborted, NoAnswerThere) and not session.options.redraws:
+            raise
         flag = _fatal_flag(session, aborted)
         if running and not any(running.result is replicate for replicate in done):
             done.append(running.result)

@@ -88,6 +88,7 @@ class Options:
     that is correct on these inputs only. The default lasts as long as this process. leases: folder of the devices'
     leases, where several comparisons are prepared at once. warm: folder of processes whose libraries stay loaded for
     later comparisons, or are to be (forked.start_asked_for). patience_s: how long the verifier may take for an answer.
+    redraws: unusual inputs on which the baseline has no answer are drawn again.
     """
 
     preset: Preset
@@ -106,6 +107,7 @@ class Options:
     leases: Path | None = None
     warm: Path | None = None
     patience_s: float = PATIENCE_S
+    redraws: bool = False
 
     def of(self, target: str) -> Options:
         return replace(self, size=dict(self.own_sizes).get(target, self.size))

@@ -178,7 +178,22 @@ JUDGED |= {
         "x=torch.randn(2000, in_place=True)",
     ),
 }
+SINGULAR = "import numpy as np\n\ndef f(a):\n    return np.linalg.inv(a)\n"
+JUDGED |= {
+    "an inverse, which raises where a matrix is singular": (SINGULAR, SINGULAR, "a=np.randn(3, 3)"),
+    "elimination, which divides by a rounding where inv raises": (
+        "import numpy as np\n\ndef f(a):\n    m = np.hstack([a, np.eye(3)])\n    for i in range(3):\n"
+        "        p = i + np.argmax(np.abs(m[i:, i]))\n        m[[i, p]] = m[[p, i]]\n        m[i] /= m[i, i]\n"
+        "        for j in {0, 1, 2} - {i}:\n            m[j] -= m[j, i] * m[i]\n    return m[:, 3:]\n",
+        SINGULAR,
+        "a=np.randn(3, 3)",
+    ),
+}
 WRONG = {
+    "an inverse that raises for other matrices": (
+        SINGULAR.replace("    return", "    if not a.all():\n        raise ValueError(a)\n    return"),
+        (SINGULAR, "", "a=np.randn(3, 3)"),
+    ),
     "half of an input that is to be changed": (
         "def f(x):\n    x[:1000].clamp_(-1, 1)\n",
         JUDGED["an input that is changed, and nothing returned"],

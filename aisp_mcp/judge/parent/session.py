@@ -35,6 +35,10 @@ class ComparisonAborted(Exception):
         self.code, self.message, self.evidence = code, message, evidence
 
 
+class NoAnswerThere(ComparisonAborted):
+    """A program raised on unusual inputs on which the baseline has no answer: the comparison begins anew without."""
+
+
 @dataclass
 class Imports:
     """Modules that the workers of memory benchmarks import before they are ready. added_bytes: of memory, that the

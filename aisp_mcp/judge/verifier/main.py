@@ -42,6 +42,8 @@ from aisp_mcp.judge.verifier.inputs import files, made
 from aisp_mcp.judge.verifier.inputs.bank import InputBank, RoundInputs, given_in_turn
 from aisp_mcp.judge.verifier.reference import ReferenceEvaluator, shared_memory
 from aisp_mcp.judge.verifier.requirements import (
+    Redraws,
+    has_answer,
     is_tried,
     kinds_with_an_answer,
     missing_needs,
@@ -77,6 +79,7 @@ class Verifier:
         self.files = files.InputFiles({})
         self.turn_bytes = 0  # of device memory, that a worker may need in its turn
         self.arguments = arguments.Changed()
+        self.redraws = False
 
     def open(
         self,
@@ -90,9 +93,11 @@ class Verifier:
         files_at: dict[str, str] | None = None,
         cpus: Sequence[int] = (0,),
         ranks: int = 1,
+        redraws: bool = False,
     ) -> dict[str, Any]:
         """Load the specification, try it once, and fix the layout. If the machine lacks something, only the missing
         needs are answered. files_at: folders for warm and cold files of the workers. cpus: that the comparison may use.
+        redraws: unusual inputs on which the baseline has no answer are drawn again.
         """
         import torch
 
@@ -104,6 +109,7 @@ class Verifier:
             return {"missing": missing}
         self.smallest = SmallestKernel(device)
         self.spec, self.device, self.ranks, self.protections = spec, device, ranks, Protections(**protections)
+        self.redraws = redraws
         bank = self._bank(0, seed)
         if isinstance(spec, ServingBenchmark):
             return self._open_serving(spec, bank, seed + 1)
@@ -208,6 +214,13 @@ class Verifier:
         inputs = self.banks[replicate_of(worker_id)].inputs(filled.at(call), filled.mode)
         return {"changes": bool(arguments.changes(self.spec, inputs).keys() - self.arguments.positions)}
 
+    def lacks_answer(self, worker_id: int) -> dict[str, Any]:
+        """Whether the baseline has no answer on the inputs of one of the calls of the worker's round."""
+        filled, bank = self.rounds[worker_id], self.banks[replicate_of(worker_id)]
+        output = bank.reference.baseline(bank.drawn(filled.seed, "plain"))
+        seeds = map(filled.at, range(filled.count))
+        return {"lacks": not all(has_answer(bank, seed, filled.mode, output) for seed in seeds)}
+
     def draw_trace(self, seed: int) -> dict[str, Any]:
         """The requests of a new trace, for the parent to hand out."""
         return {"requests": self.serving.draw(seed)["requests"]}
@@ -228,8 +241,9 @@ class Verifier:
         reuses_memory = any(bank.reference.reuses_memory for bank in self.banks.values())
         self.banks.pop(number, None)  # before memory for others is needed
         params = dict(self.spec.params(CallRng(self.device, seed, secret_statistics=False)))
-        self.banks[number] = InputBank(self.device, ReferenceEvaluator(self.spec, params, reuses_memory))
-        return self.banks[number]
+        self.banks[number] = bank = InputBank(self.device, ReferenceEvaluator(self.spec, params, reuses_memory))
+        bank.drawn_as = Redraws(bank) if self.redraws else None
+        return bank
 
     def attach(self, worker_id: int) -> dict[str, Any]:
         """Make the arena of a worker, or share the only one; on a GPU the answer carries its handle."""

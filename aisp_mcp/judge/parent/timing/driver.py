@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import Any, TypeVar
 
+from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.evidence import Replicate, RoundTiming, SecondsByRole, merge_measures
 from aisp_mcp.judge.parent.kernel_cache import names_a_compiler
 from aisp_mcp.judge.parent.processes import group, process, procfs
 from aisp_mcp.judge.parent.processes.cluster.spread import SpreadGroup
 from aisp_mcp.judge.parent.processes.confined import Placement, WorkerGone
 from aisp_mcp.judge.parent.processes.process import WorkerProcess
-from aisp_mcp.judge.parent.session import ComparisonAborted, Session
+from aisp_mcp.judge.parent.session import ComparisonAborted, NoAnswerThere, Session
 from aisp_mcp.judge.presets import draw_count, most_calls, sample_calls
 from aisp_mcp.judge.protocol.layout import FLUSH_BYTES
 from aisp_mcp.judge.protocol.messages import ARGUMENTS, NO_COPY, CheckAnswer, WorkerSetup
@@ -166,7 +167,11 @@ class Driver:
             prefix = "baseline" if role is not Role.CANDIDATE else "incorrect" if gone.code == "raised" else "candidate"
             where = f" on {self._mode} inputs" if gone.code == "raised" and self._mode != "plain" else ""
             message = f"{gone.message}{where}: {gone.text[:300]}" if gone.text else gone.message
-            raise ComparisonAborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone
+            aborted = NoAnswerThere if where and self._lacks_answer(role) else ComparisonAborted
+            raise aborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone
+
+    def _lacks_answer(self, role: Role) -> bool:
+        return bool(self.session.ask("lacks_answer", worker_id=self.number(role))["lacks"])
 
     def run_round(
         self, role: Role, count: int, bits: int = 0, at_done: Callable[[], object] | None = None
@@ -347,7 +352,12 @@ class Driver:
     def compare(self, role: Role, sample: list[int]) -> CheckAnswer:
         """The verifier's findings on the role's last round."""
         self.fetch(role, sample)
-        answer = self.session.check(self.number(role), sample, sample if role in self._at_rest else None)
+        try:
+            answer = self.session.check(self.number(role), sample, sample if role in self._at_rest else None)
+        except BenchmarkError as error:
+            if error.code != "RAISED" or self._mode == "plain":
+                raise
+            raise NoAnswerThere("baseline_raised", error.message, self._evidence(role)) from error
         self.guarded(role, self.workers[role].refuse_work_outside)
         return answer
 

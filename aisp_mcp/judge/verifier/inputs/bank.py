@@ -108,7 +108,8 @@ class InputBank:
     known: the truth of one call that all three workers compute. ahead: by seed, the baseline's outputs on inputs that
     no worker has seen yet. hidden: those in the current round. host: names of the inputs that stay in host memory on a
     GPU. usual: the largest element of each output on plain inputs, and on those of the battery. left: the right content
-    of the known call's inputs afterwards.
+    of the known call's inputs afterwards. drawn_as: the seed in place of one on whose unusual inputs the baseline has
+    no answer.
     """
 
     device: str
@@ -125,9 +126,14 @@ class InputBank:
     axes: Axes | None = None
     unseen: bool | None = None
     usual: dict[tuple[str, bool], float] = field(default_factory=dict)
+    drawn_as: Callable[[int, str], int] | None = None
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
         """The inputs of a seed, which may be one of near.seed_of()."""
+        return self.drawn(self.drawn_as(seed, mode) if self.drawn_as and mode != "plain" else seed, mode)
+
+    def drawn(self, seed: int, mode: str) -> dict[str, Any]:
+        """The inputs of exactly this seed."""
         spec, (plain, number) = self.reference.spec, near.parts_of(seed)
         alike, changed = kind_of(spec) is Kind.QUALITY, None
         if number is not None:
