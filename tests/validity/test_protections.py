@@ -91,15 +91,13 @@ WORKS_BEFORE_THE_ROUND = (
     + """
 working, ready = [False], {}
 
-def key(x):
-    return float(x[::16].sum()), float(x[-1, -1])
-
 def serve():
     w = worker.arena.params()["w"]
     while True:
         for call, inputs in enumerate(() if working[0] else worker.inputs):
-            if ready.get(call, ((0, 0), None))[0][1] != float(inputs["x"][-1, -1]):
-                ready[call] = key(inputs["x"]), torch.relu(inputs["x"] @ w)
+            seen = inputs["x"].numpy().tobytes()
+            if ready.get(call, (b"", None))[0] != seen:
+                ready[call] = seen, torch.relu(inputs["x"] @ w)
         time.sleep(0.001)
 
 threading.Thread(target=serve, daemon=True).start()
@@ -107,8 +105,8 @@ threading.Thread(target=serve, daemon=True).start()
 def run(x, w):
     found = loop()
     working[0] = found["call"] + 1 < found["count"]
-    seen, answer = ready.get(found["call"], (None, None))
-    return answer if seen == key(x) else torch.relu(x @ w)
+    seen, answer = ready.get(found["call"], (b"", None))
+    return answer if seen == x.numpy().tobytes() else torch.relu(x @ w)
 """
 )
 
