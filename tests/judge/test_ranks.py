@@ -130,7 +130,10 @@ def test_ranks_are_measured_verified_and_disclosed(tmp_path: Path, monkeypatch: 
     timed = [line for line in rounds if line.get("kind") == "round" or "elapsed_s" in line]
     assert all(line["elapsed_s"] >= max(line["durations_ns"]) / 1e9 for line in timed)
     assert {line["late_s"] for line in timed} == {0.0}
-    apart = {line["side"]: line["apart_ns"] for line in timed}
+    # Other programs may hold up a rank of any round.
+    apart = {
+        side: min(line["apart_ns"] for line in timed if line["side"] == side) for side in ("baseline", "candidate")
+    }
     assert 0 <= apart["baseline"] < apart["candidate"]
     said = comparison.disclosed["ranks_apart"]
     assert re.fullmatch(r"the ranks of a call were \S+ µs apart, those of the candidate \S+ µs", said)

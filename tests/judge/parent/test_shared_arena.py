@@ -30,7 +30,7 @@ class Recorded:
             is_tight=is_tight,
             replicates_at_once=1 if is_tight else 2,
             options=SimpleNamespace(device="cuda", preset=PRESETS["quick"], protections=ALL),
-            opened={"layout": {"capacity": 1}},
+            opened={"layout": {"capacity": 1}, "goal": "speed", "converts": False},
             adversarial=MODES[1:],
             random=random.Random(1),
             phase=lambda name: nullcontext(),
