@@ -215,7 +215,7 @@ def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> Non
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     comparison = judge(tmp_path, fork)
     assert "child_process" in [flag.code for flag in comparison.flags]
-    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
+    assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
 
 
 @pytest.mark.slow
