@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aisp_mcp.bench import sizes
 from aisp_mcp.errors import BenchmarkError
@@ -60,6 +60,8 @@ from aisp_mcp.judge.verifier.inputs import files
 from aisp_mcp.process import isolation
 
 __all__ = ["CallTimes", "Options", "Pair", "Report", "compare", "loaded_in", "time_calls"]
+
+Result = TypeVar("Result")
 
 RAISED = "incorrect_raised"
 # The steps that differ between places, and the sequence of one replicate by the benchmark's goal or kind; the others
@@ -152,10 +154,15 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
     BenchmarkError if the specification itself cannot be used or a candidate cannot be compiled, Unavailable
     ISOLATION_LEVEL if the requested level is unavailable, and nothing for other errors of a candidate.
     """
+    return _where_it_answers(lambda given: _compared(pair, given, report), options)
+
+
+def _where_it_answers(work: Callable[[Options], Result], options: Options) -> Result:
+    """The work's result; if a program raises where the baseline has no answer, of the work begun anew without these."""
     try:
-        return _compared(pair, options, report)
+        return work(options)
     except NoAnswerThere:
-        return _compared(pair, replace(options, redraws=True), report)
+        return work(replace(options, redraws=True))
 
 
 def _compared(pair: Pair, options: Options, report: Report) -> Comparison | Skip:
@@ -184,6 +191,10 @@ def time_calls(pair: Pair, options: Options, longest_s: float) -> CallTimes | No
     missing needs.
     """
     options = _as_declared(pair, replace(options, preset=PRESET, patience_s=PATIENCE_S))
+    return _where_it_answers(lambda given: _timed_calls(pair, given, longest_s), options)
+
+
+def _timed_calls(pair: Pair, options: Options, longest_s: float) -> CallTimes | None:
     with ExitStack() as stack:
         try:
             stack.enter_context(_stays_loaded(options))
@@ -443,8 +454,6 @@ def _replicates(placed: _Placed) -> tuple[list[Replicate], list[Flag]]:
                 if is_settled(session.terms(), done):
                     break
     except ComparisonAborted as aborted:
-        if isinstance(aborted, NoAnswerThere) and not session.options.redraws:
-            raise
         flag = _fatal_flag(session, aborted)
         if running and not any(running.result is replicate for replicate in done):
             done.append(running.result)
@@ -454,7 +463,11 @@ def _replicates(placed: _Placed) -> tuple[list[Replicate], list[Flag]]:
 
 
 def _fatal_flag(session: Session, aborted: ComparisonAborted) -> Flag:
-    """The flag of a finding on the candidate. Raises BenchmarkError for one on the baseline."""
+    """The flag of a finding on the candidate. Raises BenchmarkError for one on the baseline, and NoAnswerThere until
+    inputs without an answer are drawn again.
+    """
+    if isinstance(aborted, NoAnswerThere) and not session.options.redraws:
+        raise aborted
     if aborted.code.startswith("baseline_"):
         hint = "The baseline is the specification; it must run and agree with its own reference."
         message = f"{session.pair.target}: {aborted.message}"

@@ -148,7 +148,7 @@ MAX_RESOLUTION = 0.04  # of a trial, which is short: the verdict itself is conte
 
 @dataclass(frozen=True)
 class _Trial:
-    """What calls at some sizes are like. called_s: seconds of one of the baseline, infinite if it was too long to try.
+    """The calls at some sizes. called_s: seconds of one of the baseline, infinite if it was too long to try.
     short: how many times as long they must be for the clock to resolve them; up to 1 if it does. fails: why nothing was
     measured.
     """

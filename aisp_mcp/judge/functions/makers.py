@@ -108,15 +108,19 @@ class _Call:
             raise _bad(self.request, "numpy has no bfloat16.", "Use torch.randn, or another type.")
         return str(name)
 
+    def end(self) -> None:
+        """Refuse what is left."""
+        if self.options or self.args:
+            extra = f"argument {str(next(iter(self.options)))[:30]!r}" if self.options else "further number"
+            raise _bad(self.request, f"unexpected {extra}.")
+
     def draw(self, source: str, shape: list[Number], integer: bool = False, fixed: bool = False) -> Draw:
         """The finished draw. A random number without a shape is a plain number for the function."""
         device = str(self.options.pop("device", ""))
         if device.partition(":")[0] not in ("", *DEVICES):
             raise _bad(self.request, f"there is no device {device[:30]!r}.", "device=cpu or device=cuda.")
         in_place = self.options.pop("in_place", False) is True
-        if self.options or self.args:
-            extra = f"argument {str(next(iter(self.options)))[:30]!r}" if self.options else "further number"
-            raise _bad(self.request, f"unexpected {extra}.")
+        self.end()
         form: Form = self.request.form if shape else "number"
         return Draw(source, form, tuple(shape), integer, fixed, device.partition(":")[0], in_place)
 
@@ -247,9 +251,7 @@ def _value(request: Request) -> Draw:
     elif request.name == "graph" and (call.args or "edges" in call.options):
         numbers.append(call.number("edges"))
     words = [number.text for number in numbers] + ([repr(alphabet)] if alphabet else [])
-    if call.options or call.args:
-        extra = f"argument {str(next(iter(call.options)))[:30]!r}" if call.options else "further number"
-        raise _bad(request, f"unexpected {extra}.")
+    call.end()
     words += [] if request.name == "json_like" else ["kind=rng.kind"]
     source = f"made.near(made.{request.name}(rng.seed(), {', '.join(words)}), rng.way())"
     return Draw(source, "value", (numbers[0],))

@@ -62,12 +62,12 @@ class Source:
 
     @property
     def uses_arrays(self) -> bool:
-        """True if the file imports numpy, or a library that takes its arrays, and not torch."""
+        """Return True if the file imports numpy, or a library that takes its arrays, and not torch."""
         return bool(ARRAYS & self._imports) and "torch" not in self._imports
 
     @property
     def is_plain(self) -> bool:
-        """True if the file is Python that imports neither torch nor a library of arrays."""
+        """Return True if the file is Python that imports neither torch nor a library of arrays."""
         return self.suffix == ".py" and not {"torch", *ARRAYS} & self._imports
 
     @property

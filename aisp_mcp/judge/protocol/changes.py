@@ -1,4 +1,4 @@
-"""Where Python values differ from what they were: an argument after a call, beside the same argument made anew.
+"""Places at which Python values differ from what they were: an argument after a call from the same one made anew.
 
 As with `==`, the order of a dict's or a set's items does not count, and neither does 1 instead of 1.0. In addition:
 

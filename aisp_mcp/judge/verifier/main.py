@@ -207,7 +207,7 @@ class Verifier:
         return {**self._described(shares_inputs=False, shares_outputs=True), **opened, **self.idle(times=3)}
 
     def changes_arguments(self, worker_id: int, call: int) -> dict[str, Any]:
-        """Whether the baseline, too, changes an argument in this call of the worker's round, though it does not in
+        """Answer if the baseline, too, changes an argument in this call of the worker's round, though it does not in
         most.
         """
         filled = self.rounds[worker_id]
@@ -215,7 +215,7 @@ class Verifier:
         return {"changes": bool(arguments.changes(self.spec, inputs).keys() - self.arguments.positions)}
 
     def lacks_answer(self, worker_id: int) -> dict[str, Any]:
-        """Whether the baseline has no answer on the inputs of one of the calls of the worker's round."""
+        """Answer if the baseline has no answer on the inputs of one of the calls of the worker's round."""
         filled, bank = self.rounds[worker_id], self.banks[replicate_of(worker_id)]
         output = bank.reference.baseline(bank.drawn(filled.seed, "plain"))
         seeds = map(filled.at, range(filled.count))

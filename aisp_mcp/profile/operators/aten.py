@@ -294,8 +294,8 @@ def _values(signature: dict[str, Any], dtype: str, sizes: list[int]) -> str:
 
 
 def _indexed(signature: dict[str, Any]) -> int | None:
-    """Size of what the operator's integers are indices of; None if it is not known. Rows that no index reaches would
-    stay out of the caches' way: a lookup in a table of 32,000 rows costs more than one in its first eight.
+    """Size of what the operator's integers are indices of; None if it is not known. A lookup in a table of 32,000 rows
+    costs more than one in its first eight, which stay in the caches.
     """
     dims: list[list[int]] = signature["dims"]
     operator, concrete = signature["name"].removeprefix("aten::").rstrip("_"), signature["concrete"]

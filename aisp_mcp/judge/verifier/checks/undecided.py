@@ -68,7 +68,7 @@ class Symmetry:
 
 
 class Undecided:
-    """What ties and roundings leave undecided in the outputs of one specification."""
+    """Elements of the outputs of one specification that ties and roundings leave undecided."""
 
     def __init__(self, bank: InputBank, seed: int) -> None:
         """seed: of inputs that are tried."""
@@ -201,7 +201,7 @@ class Undecided:
         return [tensor for _, tensor in flatten(bank.reference.baseline(inputs))]
 
     def _effects(self, out: Any, usual: Any, other: Any, order: Any) -> set[Effect]:
-        """What the permutation may have done to an output."""
+        """The effects that the permutation may have had on an output."""
         most = MISPLACED * self._share_apart(other, usual)
         moving = [None] if self._is_value else [None, *(a for a in range(out.ndim) if out.shape[a] == len(order))]
         kinds = (False, True) if self._is_value or _may_be_positions(out) else (False,)
