@@ -232,8 +232,9 @@ class Replicate(Checks):
 
 
 # Ends of names of measures that are no errors: positions in this output pointed to equal elements; it was wrong or
-# imprecise on large inputs; counts in it had moved on tiny inputs; the share that the baseline leaves undecided.
-TIES, LARGE, TINY, UNDECIDED = " ties", " large", " tiny", " undecided"
+# imprecise on large inputs; counts in it had moved on tiny inputs; the share that the baseline leaves undecided; the
+# error as a share of its size on inputs far from 0 for their spread.
+TIES, LARGE, TINY, UNDECIDED, CANCELLED = " ties", " large", " tiny", " undecided", " cancelled"
 # Names of measures of answers that are Python values: 0 if all numbers are of float32, and not the baseline's; the
 # largest difference as a share of the largest value.
 NOT_SINGLE, APART = "not_single", "apart"

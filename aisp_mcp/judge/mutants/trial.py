@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aisp_mcp.bench import Benchmark
@@ -44,12 +44,14 @@ class Call:
 @dataclass(frozen=True)
 class Judgement:
     """The contract's answer about one call. failure: None if the output was accepted. error: in units of the contract.
-    difference: root-mean-square distance from the baseline's output as a share of that output.
+    difference: root-mean-square distance from the baseline's output as a share of that output. measures: as in
+    RoundChecker's answer.
     """
 
     failure: str | None
     error: float = 0.0
     difference: float = 0.0
+    measures: dict[str, float] = field(default_factory=dict)
 
 
 class Trial:
@@ -126,7 +128,9 @@ class Trial:
             checker.orders.note_coarse(self._errors)
             self._checkers[filled.worker_id] = checker
         answer = self._checkers[filled.worker_id].check(self.bank, self.arena, filled, [0])
-        return Judgement(answer["failure"], answer["ratio"] or 0.0, self._difference(filled))
+        return Judgement(
+            answer["failure"], answer["ratio"] or 0.0, self._difference(filled), answer.get("measures", {})
+        )
 
     def _difference(self, filled: RoundInputs) -> float:
         """The largest difference of all outputs; for stochastic contracts with the same random numbers."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median_low
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import LARGE, NOT_SINGLE, TIES, UNDECIDED, Replicate, merge_measures
+from aisp_mcp.judge.evidence import CANCELLED, LARGE, NOT_SINGLE, TIES, TINY, UNDECIDED, Replicate, merge_measures
 from aisp_mcp.judge.presets import undetected_share
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -113,7 +113,7 @@ def verification(replicates: Sequence[Replicate], opened: OpenAnswer, failure: s
     measures: dict[str, float] = {}
     for replicate in replicates:
         merge_measures(measures, replicate.measures)
-    marks = TIES, LARGE, UNDECIDED, NOT_SINGLE
+    marks = TIES, LARGE, TINY, UNDECIDED, CANCELLED, NOT_SINGLE
     return Verification(
         calls=calls,
         checked=checked,

@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aisp_mcp.judge import statistics as stats
-from aisp_mcp.judge.evidence import APART, LARGE, NOT_SINGLE, TIES, TINY, UNDECIDED, Replicate, RoundTiming
+from aisp_mcp.judge.evidence import (
+    APART,
+    CANCELLED,
+    LARGE,
+    NOT_SINGLE,
+    TIES,
+    TINY,
+    UNDECIDED,
+    Replicate,
+    RoundTiming,
+)
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
 from aisp_mcp.judge.protocol.shared_memory import COPIED_INTO_STRIDES, OWN_STRIDES, STRIDES
 from aisp_mcp.judge.records.verdict import Flag
@@ -77,10 +87,7 @@ def input_flags(facts: Mapping[str, Any]) -> list[Flag]:
 def _tie_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     names = _measured(replicates, TIES)
     flags = [_flag("ties", "note", wording.ties(names), {"outputs": names})] if names else []
-    if names := _measured(replicates, UNDECIDED):
-        shares = {
-            name: max(replicate.measures.get(name + UNDECIDED, 0.0) for replicate in replicates) for name in names
-        }
+    if shares := _largest(replicates, UNDECIDED):
         flags.append(_flag("undecided", "note", wording.undecided(shares), {"shares": shares}))
     return flags
 
@@ -90,6 +97,8 @@ def _size_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     flags = [_flag("large_inputs", "warn", wording.large_inputs(names), {"outputs": names})] if names else []
     if names := _measured(replicates, TINY):
         flags.append(_flag("tiny_inputs", "warn", wording.tiny_inputs(names), {"outputs": names}))
+    if shares := _largest(replicates, CANCELLED):
+        flags.append(_flag(wording.CANCELS, "warn", wording.cancels(shares), {"shares": shares}))
     return flags
 
 
@@ -109,6 +118,12 @@ def _measured(replicates: Sequence[Replicate], end: str) -> list[str]:
     """Names of outputs with a measure whose name has this end."""
     measured = {name for replicate in replicates for name in replicate.measures if name.endswith(end)}
     return sorted(name.removesuffix(end) for name in measured)
+
+
+def _largest(replicates: Sequence[Replicate], end: str) -> dict[str, float]:
+    """The largest value of each of these measures, by the output's name."""
+    names = _measured(replicates, end)
+    return {name: max(replicate.measures.get(name + end, 0.0) for replicate in replicates) for name in names}
 
 
 def _edge_flags(replicates: Sequence[Replicate]) -> list[Flag]:

@@ -124,6 +124,7 @@ KINDS = {
     "spikes": "values with outliers",
     "zeros": "mostly zeros",
     "missing": "missing values (NaN)",
+    "offset": "values far from 0 for their spread",
     "tiny": "tiny values",
     "constant": "equal values",
     "thousands": "values in the thousands",
@@ -269,8 +270,8 @@ def undecided(shares: Mapping[str, float]) -> str:
     )
 
 
-SINGLE, FEWER, REUSED = "single_precision", "fewer_digits", "reused_output"
-IN_SENTENCE = SINGLE, FEWER, REUSED  # flags that end a sentence
+SINGLE, FEWER, REUSED, CANCELS = "single_precision", "fewer_digits", "reused_output", "cancels"
+IN_SENTENCE = SINGLE, FEWER, REUSED, CANCELS  # flags that end a sentence
 SINGLE_PRECISION = "All numbers of its answers are of float32, and the baseline's are not."
 
 
@@ -284,6 +285,14 @@ def large_inputs(outputs: Sequence[str]) -> str:
 
 def tiny_inputs(outputs: Sequence[str]) -> str:
     return f"{', '.join(outputs)}: a few counts are at other places than the baseline's for inputs near 0."
+
+
+def cancels(shares: Mapping[str, float]) -> str:
+    """shares: error of an output in units of its size, or 0 if it is another one, by its name."""
+    name = max(shares, key=lambda each: shares[each])
+    amount = f"is off by {format_percent(shares[name])}" if shares[name] else "is another"
+    where = "where the mean of inputs is far above their spread"
+    return f"Numbers cancel {where}: {name} {amount} there, and the baseline's is right."
 
 
 def inputs_not_tested(messages: Mapping[str, str]) -> str:

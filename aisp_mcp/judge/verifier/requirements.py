@@ -19,7 +19,7 @@ from aisp_mcp.bench import Answers, Benchmark, Needs
 from aisp_mcp.bench.sizes import settable
 from aisp_mcp.errors import AispError, BenchmarkError
 from aisp_mcp.judge.native import build
-from aisp_mcp.judge.protocol.draws.rng import ENDS, MISSING, MODES, SIZES
+from aisp_mcp.judge.protocol.draws.rng import ENDS, MISSING, MODES, OFFSET, SIZES
 from aisp_mcp.judge.protocol.module_loader import LIBRARIES, flatten
 from aisp_mcp.judge.verifier.checks import quality
 from aisp_mcp.judge.verifier.checks.distribution import LEAST_ELEMENTS
@@ -139,14 +139,20 @@ def kinds_with_an_answer(bank: InputBank, seed: int, output: Any) -> tuple[list[
     modes = [*MODES[1:], *(ENDS if _has_ranges(bank, seed) else ())]
     untested = {mode: why for mode in modes if (why := why_not(mode))}
     kinds = [mode for mode in modes if mode not in untested]
-    if kind_of(bank.reference.spec) is not Kind.ELEMENTS:
+    spec = bank.reference.spec
+    is_elements = kind_of(spec) is Kind.ELEMENTS
+    if not is_elements and spec.answers != Answers():
         return kinds, untested
     large, bounded = _floats(bank, seed)
+    if large and not why_not(OFFSET):
+        kinds.append(OFFSET)
+    if not is_elements:
+        return kinds, untested
     if bounded:
         untested["larger"] = f"{', '.join(bounded)} {'has' if len(bounded) == 1 else 'have'} a declared range"
     if not large:
         return kinds, untested
-    if _names_nan(bank.reference.spec):
+    if _names_nan(spec):
         if why := why_not(MISSING):
             untested[MISSING] = why
         else:
@@ -205,7 +211,7 @@ def _without_answer(bank: InputBank, seed: int, output: Any, mode: str) -> str:
         return "there rounding alone decides the baseline's output, or it is not finite"
     if bank.drawn_as and 2 * sum(has_answer(bank, seed + more, mode, output) for more in range(TRIED)) < TRIED:
         return "on most of these the baseline raises, or rounding alone decides its output"
-    if mode in (*SIZES, MISSING) and not all(
+    if mode in (*SIZES, MISSING, OFFSET) and not all(
         bool(components(tensor).isfinite().all()) for _, tensor in flatten(outputs)
     ):
         return "the baseline's output is not finite there"

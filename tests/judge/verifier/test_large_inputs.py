@@ -1,4 +1,4 @@
-"""Inputs of thousands, and ones whose products overflow: what refuses a candidate there, and what is only named."""
+"""Inputs of thousands, of overflowing products, and far from 0: what refuses a candidate, and what is only named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aisp_mcp.bench import Benchmark  # noqa: E402
+from aisp_mcp.judge.evidence import CANCELLED  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
+from aisp_mcp.judge.verdict import wording  # noqa: E402
 from aisp_mcp.judge.verifier.requirements import is_tried  # noqa: E402
 
 ENTROPY = "-(x.softmax(1) * x.log_softmax(1)).sum(1)"
@@ -34,10 +36,57 @@ def verdicts(outputs: str) -> dict[str, str | None]:
 
 
 def test_less_precise_is_named_and_a_missing_branch_is_refused_beside_it() -> None:
-    kinds = {"plain", "exact", "spikes", "zeros", "tiny", "constant", "thousands", "huge"}
+    kinds = {"plain", "exact", "spikes", "zeros", "tiny", "constant", "offset", "thousands", "huge"}
     assert verdicts(f"{CANCELS}, x.clamp(-1000.0, 1000.0)") == dict.fromkeys(kinds)
     failed = {mode for mode, failure in verdicts(f"{CANCELS}, x.clone()").items() if failure}
     assert failed == {"thousands"}
+
+
+class Variances(Benchmark):
+    """In two passes, by formulas that torch sees as steps, as one operation, and not at all."""
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(64, 128)}
+
+    def run(self, x: Any) -> Any:
+        centred = (x - x.mean(1, keepdim=True)).square().mean(1)
+        return centred, x.var(1, unbiased=False), torch.from_numpy(x.numpy().var(1))
+
+
+def in_one_pass(x: Any) -> Any:
+    return x.square().mean(1) - x.mean(1).square()
+
+
+def test_cancellation_is_named_where_the_mean_is_far_above_the_spread() -> None:
+    trial = Trial(Variances())
+    call, right = Call(5, "offset"), Variances().run
+    one_pass = trial.judge(1, lambda x: (in_one_pass(x),) * 3, call)
+    assert one_pass.failure is None
+    shares = {name: one_pass.measures[f"{name}{CANCELLED}"] for name in ("out.0", "out.1", "out.2")}
+    assert all(1e-3 < share < 0.125 for share in shares.values()), shares
+    assert "is off by 4" in wording.cancels({"out.0": 0.041})
+    assert not trial.judge(2, right, call).measures
+    wrong = trial.judge(3, lambda x: tuple(each * 1.2 for each in right(x)), call)
+    assert "out.0 on offset inputs" in (wrong.failure or "")
+
+
+class Nearest(Benchmark):
+    """The nearest of points: differences of squares decide for other ones far from 0."""
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(512, 2), "y": rng.randn(512, 2)}
+
+    def run(self, x: Any, y: Any) -> Any:
+        return (x[:, None] - y).square().sum(2).argmin(1)
+
+
+def test_other_positions_are_named_where_the_mean_is_far_above_the_spread() -> None:
+    def by_products(x: Any, y: Any) -> Any:
+        return (x.square().sum(1, keepdim=True) - 2 * x @ y.T + y.square().sum(1)).argmin(1)
+
+    judged = Trial(Nearest()).judge(1, by_products, Call(5, "offset"))
+    assert (judged.failure, judged.measures) == (None, {f"out{CANCELLED}": 0.0})
+    assert "out is another" in wording.cancels({"out": 0.0})
 
 
 class Selected(Benchmark):
@@ -56,11 +105,10 @@ def test_equal_numbers_are_tried_where_those_of_one_sign_have_an_answer() -> Non
     assert all("constant" in trial.kinds for trial in trials)
     calls = [Call(seed, "constant") for seed in range(6)]
 
-    def in_one_pass(x: Any) -> Any:
-        chosen = x[x > 0]
-        return chosen.square().mean() - chosen.mean().square()
+    def of_selected(x: Any) -> Any:
+        return in_one_pass(x[x > 0][None])[0]
 
-    assert any(trials[0].judge(1, in_one_pass, call).failure for call in calls)
+    assert any(trials[0].judge(1, of_selected, call).failure for call in calls)
 
 
 @pytest.mark.parametrize(("seconds", "processor_s", "tried"), [(0.1, 0.3, True), (0.4, 0.05, True), (0.4, 0.4, False)])

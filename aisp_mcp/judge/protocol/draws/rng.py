@@ -32,6 +32,7 @@ MEANINGS = {
     "large": "cubes overflow",
     "huge": "squares or cubes overflow",
     "missing": "some NaN",
+    "offset": "far from 0 for their spread",
     "lowest": "integers at the lower end of their range",
     "highest": "integers at the upper end of their range",
 }
@@ -42,6 +43,9 @@ SIZES = {"huge": 0.52, "large": 0.4, "thousands": 0.25}
 THOUSANDS = 1e4
 # Inputs with some NaN, for a baseline that names NaN and whose output is finite all the same.
 MISSING = "missing"
+# Inputs whose mean is far above their spread: the eps of their type to this power. A variance as a difference of
+# squares is off by eps times the square of that: 1 to 5 % in float32, so that it shows, and some digits are left.
+OFFSET, OFFSET_POWER = "offset", -0.4
 # All integers, single ones too, at one end of their declared range: labels that are all ignored, a window of one.
 ENDS = ("lowest", "highest")
 # Values this many times as large as declared: on these, programs are timed and not compared.
@@ -59,7 +63,7 @@ def battery(call_bytes: int, call_s: float, draw: random.Random) -> Iterator[tup
     """
     share = min(1.0, BATTERY_BYTES / max(call_bytes, 1), BATTERY_S / max(call_s, 1e-9))
     number = 0
-    for mode in [*(["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))), MISSING, *ENDS]:
+    for mode in [*(["plain", *MODES, *SIZES] * max(1, round(share * BATTERY_CYCLES))), MISSING, OFFSET, *ENDS]:
         seed = draw.getrandbits(48)
         yield mode, seed
         if mode == "plain":
@@ -123,6 +127,8 @@ class CallRng:
         values = self._near(self._precise(values, dtype), near.other_floats)
         if self.kind in SIZES:
             values = values * _size(self.kind, self.torch.finfo(kind).max, dtype)
+        elif self.kind == OFFSET:
+            values = values + self.torch.finfo(kind).eps ** OFFSET_POWER
         else:
             values = _ADVERSARIAL[self.kind](values, self._draw)
         return self._planted(values, nan, inf).to(kind)

@@ -15,9 +15,9 @@ from typing import Any
 from aisp_mcp.bench import Answers, Benchmark
 from aisp_mcp.bench.training import TrainingBenchmark
 from aisp_mcp.errors import BenchmarkError
-from aisp_mcp.judge.evidence import LARGE, TIES, TINY, UNDECIDED, merge_measures
+from aisp_mcp.judge.evidence import CANCELLED, LARGE, TIES, TINY, UNDECIDED, merge_measures
 from aisp_mcp.judge.protocol import values as written
-from aisp_mcp.judge.protocol.draws.rng import SIZES
+from aisp_mcp.judge.protocol.draws.rng import OFFSET, SIZES
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import formats, precision, undecided, values
@@ -35,6 +35,7 @@ from aisp_mcp.judge.verifier.checks.tolerance import (
     is_narrow_and_small,
     near,
     near_steps,
+    relative_error,
     same_bits,
 )
 from aisp_mcp.judge.verifier.checks.undecided import Undecided
@@ -180,6 +181,7 @@ class ElementsContract(Contract):
         self._ties = set[str]()  # outputs whose positions pointed to other elements of the same values
         self._large = set[str]()  # outputs that were wrong or imprecise on large inputs
         self._tiny = set[str]()  # outputs whose counts had moved on tiny inputs
+        self._cancelled = dict[str, float]()  # largest error on inputs far from 0, as a share of the output
         self._undecided: Undecided | None = None
         # Largest share of an output that its baseline leaves undecided, by its name and the kind of inputs, and shares
         # of the calls on plain inputs, by worker and output.
@@ -211,14 +213,16 @@ class ElementsContract(Contract):
         for index, (rule, out, base, ref) in enumerate(outputs):
             tensors = out, base, ref
             ratio, failure = rule.compare(call, tensors)
-            is_large = call.mode in SIZES and not (failure and self._is_gross(call, rule.name, out, ref))
-            if failure and not is_large and (decided := self._without_undecided(call, index, tensors)):
+            is_named = call.mode in (*SIZES, OFFSET) and not (failure and self._is_gross(call, rule.name, out, ref))
+            if failure and not is_named and (decided := self._without_undecided(call, index, tensors)):
                 tensors = decided
                 ratio, failure = rule.compare(call, tensors)
             worst = max(worst, ratio)
             failure = self._beyond_edge(call, rule.name, ratio, failure, edges)
             failure = failure or self._imprecise_calls(call, index, tensors)
-            if failure and is_large:
+            if failure and call.mode == OFFSET and is_named:
+                self._cancelled.setdefault(rule.name, 0.0)
+            elif failure and is_named:
                 self._large.add(rule.name)
             elif failure and call.mode == "tiny" and _are_moved(out, base):
                 self._tiny.add(rule.name)
@@ -234,7 +238,8 @@ class ElementsContract(Contract):
         """Measures that are no errors, by their names."""
         noted = {TIES: self._ties, LARGE: self._large, TINY: self._tiny}
         marks = {name + end: 1.0 for end, names in noted.items() for name in names}
-        return marks | {name + UNDECIDED: share for name, share in self._left_undecided.items()}
+        shares = {UNDECIDED: self._left_undecided, CANCELLED: self._cancelled}
+        return marks | {name + end: share for end, named in shares.items() for name, share in named.items()}
 
     def _without_undecided(self, call: CheckedCall, index: int, tensors: Triple) -> Triple | None:
         """The tensors with the baseline's elements where it leaves undecided what the output's are; None if it decides
@@ -303,11 +308,15 @@ class ElementsContract(Contract):
         return self._comparison(index, call, tensors)()
 
     def _compare_errors(self, index: int, call: CheckedCall, tensors: Triple, name: str | None = None) -> Comparison:
-        """Compare errors with the baseline's own, and those near the limit with those of other orders, too. name: of
-        the output, if it is not the contract's.
+        """Compare errors with the baseline's own, and those near the limit with those of other orders, too. Far from 0,
+        these explain a variance as a difference of squares, which is named. name: of the output, if it is not the
+        contract's.
         """
         compared, limit = self._comparison(index, call, tensors, name), self._spec.tolerance.error_ratio
         found = compared()
+        if found[1] and call.mode == OFFSET:
+            name, share = name or self._outputs[index].name, relative_error(tensors[0], tensors[2])
+            self._cancelled[name] = max(self._cancelled.get(name, 0.0), share)
         is_finite = found[0] < math.inf or bool(components(tensors[0]).isfinite().all())  # of a truth that is 0
         is_near_limit = limit / EDGE < found[0] and is_finite
         if is_near_limit and self._orders.may_explain(call.bank, index, found[0], tensors[1], tensors[2]):
@@ -335,19 +344,20 @@ class ElementsContract(Contract):
         known, key = call.bank.usual, (name, call.round.battery)
         if call.is_plain:
             known[key] = max(known.get(key, 0.0), float(components(reference).abs().amax()))
-        if call.mode not in SIZES and (call.mode != "constant" or call.bank.is_unseen(call.seed)):
+        if call.mode not in (*SIZES, OFFSET) and (call.mode != "constant" or call.bank.is_unseen(call.seed)):
             return 0.0
         usual = max(known.get(key, 0.0), known.get((name, True), 0.0))
         return usual if math.isfinite(usual) else 0.0
 
     def _is_gross(self, call: CheckedCall, name: str, out: Any, ref: Any) -> bool:
-        """Return True if an output on inputs of thousands is off by more than rounding leaves. On larger ones none is:
-        honest programs multiply until a product overflows (three of 206 in validation/run_honest.py).
+        """Return True if an output on inputs of thousands, or far from 0, is off by more than rounding leaves. On
+        larger ones none is: honest programs multiply until a product overflows (three of 206 in
+        validation/run_honest.py). Far from 0, distances as differences of squares decide for other neighbours.
         """
-        if call.mode != "thousands":
+        if call.mode not in ("thousands", OFFSET):
             return False
         if not (out.is_floating_point() or out.is_complex()):
-            return bool((out != ref).any())
+            return call.mode == "thousands" and bool((out != ref).any())
         apart = float((components(out).double() - components(ref)).abs().max())
         size = float(components(ref).abs().max())
         return not apart <= GROSS * max(size, self._usual(call, name, ref))
@@ -483,7 +493,8 @@ class ValuesContract(ElementsContract):
             out, base = (values.as_tensor(array) for array in (place.found, place.expected))
             ratio, failure = self._compare_errors(indices[at], call, (out.to(base.dtype), base, truths[at]), at)
             worst = max(worst, ratio)
-            if failure := self._beyond_edge(call, at, ratio, failure, edges):
+            failure = self._beyond_edge(call, at, ratio, failure, edges)
+            if failure and (call.mode != OFFSET or self._is_gross(call, at, out, truths[at])):
                 return self._refused(call, f"{at}: {failure}" if at else failure, ratio)
         return CallCheck(worst, edge=max(edges, default=None), measures=self._noted())
 
