@@ -180,7 +180,13 @@ JUDGED |= {
 }
 SINGULAR = "import numpy as np\n\ndef f(a):\n    return np.linalg.inv(a)\n"
 JUDGED |= {
-    "an inverse, which raises where a matrix is singular": (SINGULAR, SINGULAR, "a=np.randn(3, 3)"),
+    "a factor by hand, which is a number or NaN where a matrix is singular and cholesky raises": (
+        "import numpy as np\n\ndef f(x):\n    a = x @ x.T\n    l = np.zeros_like(a)\n    for j in range(len(a)):\n"
+        "        l[j, j] = (a[j, j] - l[j, :j] @ l[j, :j]) ** 0.5\n"
+        "        l[j + 1 :, j] = (a[j + 1 :, j] - l[j + 1 :, :j] @ l[j, :j]) / l[j, j]\n    return l\n",
+        "import numpy as np\n\ndef f(x):\n    return np.linalg.cholesky(x @ x.T)\n",
+        "x=randn(8, 12)",
+    ),
     "elimination, which divides by a rounding where inv raises": (
         "import numpy as np\n\ndef f(a):\n    m = np.hstack([a, np.eye(3)])\n    for i in range(3):\n"
         "        p = i + np.argmax(np.abs(m[i:, i]))\n        m[[i, p]] = m[[p, i]]\n        m[i] /= m[i, i]\n"

@@ -37,6 +37,8 @@ LATE_SHARE, LATE_ELSEWHERE, LATE_CHANCE = 0.2, 0.25, 1e-3
 # Largest difference of accepted answers, as a share of their largest value, that is named as a lower precision. Below,
 # another order of operations explains it; above, answers differ, as those of a task with several right ones do.
 FEWER_DIGITS = 1e-9, 1e-3
+# Share of an output below which an error on inputs far from 0 is not named. Chosen: numbers that cancel lose more.
+NO_DIGITS_LOST = 1e-6
 # A worker bound to its cores cannot use more of their time than other programs left: share and seconds of tolerance. In
 # two thousand rounds of honest programs on two cores, quiet and loaded, none used more than 0.994 of that.
 CORES_SLACK, CORES_SLACK_S = 1.01, 0.002
@@ -97,7 +99,8 @@ def _size_flags(replicates: Sequence[Replicate]) -> list[Flag]:
     flags = [_flag("large_inputs", "warn", wording.large_inputs(names), {"outputs": names})] if names else []
     if names := _measured(replicates, TINY):
         flags.append(_flag("tiny_inputs", "warn", wording.tiny_inputs(names), {"outputs": names}))
-    if shares := _largest(replicates, CANCELLED):
+    largest = _largest(replicates, CANCELLED)
+    if shares := {name: share for name, share in largest.items() if not 0 < share < NO_DIGITS_LOST}:
         flags.append(_flag(wording.CANCELS, "warn", wording.cancels(shares), {"shares": shares}))
     return flags
 

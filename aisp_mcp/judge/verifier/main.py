@@ -24,7 +24,7 @@ from aisp_mcp.judge.protocol.clock import clock
 from aisp_mcp.judge.protocol.cuda_ipc import MappedMemory, Staged
 from aisp_mcp.judge.protocol.device_turns import begin_peak, give_back, peak, synchronize
 from aisp_mcp.judge.protocol.draws import drawing
-from aisp_mcp.judge.protocol.draws.rng import MODES, CallRng
+from aisp_mcp.judge.protocol.draws.rng import MODES, OFFSET, CallRng
 from aisp_mcp.judge.protocol.messages import CALLING, CheckAnswer, DeviceAllocation, PlannedRequest
 from aisp_mcp.judge.protocol.module_loader import load_spec
 from aisp_mcp.judge.protocol.roles import replicate_of
@@ -215,8 +215,12 @@ class Verifier:
         return {"changes": bool(arguments.changes(self.spec, inputs).keys() - self.arguments.positions)}
 
     def lacks_answer(self, worker_id: int) -> dict[str, Any]:
-        """Answer if the baseline has no answer on the inputs of one of the calls of the worker's round."""
+        """Answer if the baseline has no answer on the inputs of one of the calls of the worker's round, or it does not
+        matter, because what is wrong there is only named.
+        """
         filled, bank = self.rounds[worker_id], self.banks[replicate_of(worker_id)]
+        if filled.mode == OFFSET:
+            return {"lacks": True}
         output = bank.reference.baseline(bank.drawn(filled.seed, "plain"))
         seeds = map(filled.at, range(filled.count))
         return {"lacks": not all(has_answer(bank, seed, filled.mode, output) for seed in seeds)}

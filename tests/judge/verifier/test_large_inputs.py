@@ -66,8 +66,6 @@ def test_cancellation_is_named_where_the_mean_is_far_above_the_spread() -> None:
     assert all(1e-3 < share < 0.125 for share in shares.values()), shares
     assert "is off by 4" in wording.cancels({"out.0": 0.041})
     assert not trial.judge(2, right, call).measures
-    wrong = trial.judge(3, lambda x: tuple(each * 1.2 for each in right(x)), call)
-    assert "out.0 on offset inputs" in (wrong.failure or "")
 
 
 class Nearest(Benchmark):

@@ -48,6 +48,9 @@ IMPRECISE_CALLS = 4
 # Share of an output's size, or of its usual one, from which an error on inputs of some thousands is that of another
 # function: an overflow, or a branch that is missing. Chosen: far more than large terms that cancel leave.
 GROSS = 0.125
+# Share of the digits that a baseline's output must have far from 0. Chosen: a variance in two passes is off by some
+# eps, and one as a difference of squares has lost four fifths.
+DIGITS_LEFT = 0.5
 # Share of counts that may have another place on tiny inputs. Chosen: two neighbours of eight bins.
 MOVED = 0.25
 # Calls on plain inputs from which on outputs of few elements are judged by their average error, the average rounding as
@@ -213,16 +216,17 @@ class ElementsContract(Contract):
         for index, (rule, out, base, ref) in enumerate(outputs):
             tensors = out, base, ref
             ratio, failure = rule.compare(call, tensors)
-            is_named = call.mode in (*SIZES, OFFSET) and not (failure and self._is_gross(call, rule.name, out, ref))
+            is_large = call.mode in SIZES and not (failure and self._is_gross(call, rule.name, out, ref))
+            is_named = is_large or call.mode == OFFSET
             if failure and not is_named and (decided := self._without_undecided(call, index, tensors)):
                 tensors = decided
                 ratio, failure = rule.compare(call, tensors)
             worst = max(worst, ratio)
             failure = self._beyond_edge(call, rule.name, ratio, failure, edges)
             failure = failure or self._imprecise_calls(call, index, tensors)
-            if failure and call.mode == OFFSET and is_named:
-                self._cancelled.setdefault(rule.name, 0.0)
-            elif failure and is_named:
+            if failure and call.mode == OFFSET:
+                self._name_cancelled(rule.name, out, base, ref)
+            elif failure and is_large:
                 self._large.add(rule.name)
             elif failure and call.mode == "tiny" and _are_moved(out, base):
                 self._tiny.add(rule.name)
@@ -233,6 +237,12 @@ class ElementsContract(Contract):
         if call.is_plain:
             call.bank.compared.add(call.round.worker_id)
         return CallCheck(worst, edge=max(edges, default=None), measures=self._noted())
+
+    def _name_cancelled(self, name: str, out: Any, base: Any, ref: Any) -> None:
+        """Note that an output is wrong on inputs far from 0, unless the baseline's, too, has lost many digits there."""
+        is_float = out.is_floating_point() or out.is_complex()
+        if not is_float or relative_error(base, ref) <= eps_of(base) ** DIGITS_LEFT:
+            self._cancelled[name] = max(self._cancelled.get(name, 0.0), relative_error(out, ref))
 
     def _noted(self) -> dict[str, float]:
         """Measures that are no errors, by their names."""
@@ -315,8 +325,7 @@ class ElementsContract(Contract):
         compared, limit = self._comparison(index, call, tensors, name), self._spec.tolerance.error_ratio
         found = compared()
         if found[1] and call.mode == OFFSET:
-            name, share = name or self._outputs[index].name, relative_error(tensors[0], tensors[2])
-            self._cancelled[name] = max(self._cancelled.get(name, 0.0), share)
+            self._name_cancelled(name or self._outputs[index].name, *tensors)
         is_finite = found[0] < math.inf or bool(components(tensors[0]).isfinite().all())  # of a truth that is 0
         is_near_limit = limit / EDGE < found[0] and is_finite
         if is_near_limit and self._orders.may_explain(call.bank, index, found[0], tensors[1], tensors[2]):
@@ -344,20 +353,19 @@ class ElementsContract(Contract):
         known, key = call.bank.usual, (name, call.round.battery)
         if call.is_plain:
             known[key] = max(known.get(key, 0.0), float(components(reference).abs().amax()))
-        if call.mode not in (*SIZES, OFFSET) and (call.mode != "constant" or call.bank.is_unseen(call.seed)):
+        if call.mode not in SIZES and (call.mode != "constant" or call.bank.is_unseen(call.seed)):
             return 0.0
         usual = max(known.get(key, 0.0), known.get((name, True), 0.0))
         return usual if math.isfinite(usual) else 0.0
 
     def _is_gross(self, call: CheckedCall, name: str, out: Any, ref: Any) -> bool:
-        """Return True if an output on inputs of thousands, or far from 0, is off by more than rounding leaves. On
-        larger ones none is: honest programs multiply until a product overflows (three of 206 in
-        validation/run_honest.py). Far from 0, distances as differences of squares decide for other neighbours.
+        """Return True if an output on inputs of thousands is off by more than rounding leaves. On larger ones none is:
+        honest programs multiply until a product overflows (three of 206 in validation/run_honest.py).
         """
-        if call.mode not in ("thousands", OFFSET):
+        if call.mode != "thousands":
             return False
         if not (out.is_floating_point() or out.is_complex()):
-            return call.mode == "thousands" and bool((out != ref).any())
+            return bool((out != ref).any())
         apart = float((components(out).double() - components(ref)).abs().max())
         size = float(components(ref).abs().max())
         return not apart <= GROSS * max(size, self._usual(call, name, ref))
@@ -493,8 +501,7 @@ class ValuesContract(ElementsContract):
             out, base = (values.as_tensor(array) for array in (place.found, place.expected))
             ratio, failure = self._compare_errors(indices[at], call, (out.to(base.dtype), base, truths[at]), at)
             worst = max(worst, ratio)
-            failure = self._beyond_edge(call, at, ratio, failure, edges)
-            if failure and (call.mode != OFFSET or self._is_gross(call, at, out, truths[at])):
+            if (failure := self._beyond_edge(call, at, ratio, failure, edges)) and call.mode != OFFSET:
                 return self._refused(call, f"{at}: {failure}" if at else failure, ratio)
         return CallCheck(worst, edge=max(edges, default=None), measures=self._noted())
 

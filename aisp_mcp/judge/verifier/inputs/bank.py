@@ -130,7 +130,11 @@ class InputBank:
 
     def inputs(self, seed: int, mode: str) -> dict[str, Any]:
         """The inputs of a seed, which may be one of near.seed_of()."""
-        return self.drawn(self.drawn_as(seed, mode) if self.drawn_as and mode != "plain" else seed, mode)
+        return self.drawn(self.redrawn(seed, mode), mode)
+
+    def redrawn(self, seed: int, mode: str) -> int:
+        """The seed whose inputs stand for those of this one."""
+        return self.drawn_as(seed, mode) if self.drawn_as and mode != "plain" else seed
 
     def drawn(self, seed: int, mode: str) -> dict[str, Any]:
         """The inputs of exactly this seed."""
