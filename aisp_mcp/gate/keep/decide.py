@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Literal
 
 # Prior variances of the effect in standard deviations of a pair: from subtle to a program twice as fast.
@@ -24,6 +24,8 @@ REMEMBERED = 40  # latest identical pairs that count
 # Repeated runs without one difference after which a program counts as one without noise.
 EXACT, EXACT_PAIRS = 6, 4
 FARTHEST = 10_000
+# Standard deviations of the incumbent's runs within which one draw may be the best of many: of 10,000 in 1 of 3 cases.
+LUCK = 4.0
 Outcome = Literal["keep", "discard", "undecided"]
 
 
@@ -71,6 +73,16 @@ def decide_exactly(differences: Sequence[float], repeats: int, gain: float) -> O
     if len(differences) < 2 or repeats < EXACT:
         return "undecided"
     return "keep" if differences[0] >= gain else "discard"
+
+
+def may_be_luck(pairs: Sequence[tuple[float, float]], differences: Sequence[float]) -> bool:
+    """Return True if the candidate repeats its numbers, the incumbent prints another one in each run, and the best of
+    many seeds could be as much better.
+    """
+    incumbent, candidate = (set(column) for column in zip(*pairs, strict=True))
+    if len(pairs) < 2 or 2 * len(candidate) > len(pairs) or len(incumbent) < len(pairs):
+        return False
+    return fmean(differences) < LUCK * stdev(differences)
 
 
 def _is_better(differences: Sequence[float], known: Sequence[float], alpha: float) -> bool:

@@ -13,9 +13,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -31,6 +31,7 @@ from aisp_mcp.runs.metric import Metric, Rule, Unreadable
 
 CALIBRATION = 8  # identical pairs that a call without any change measures
 REFRESHED = 4  # every so many steps, one more identical pair is measured
+WARM = 1.25  # a first run that is slower than later ones by so much is named
 VISIBLE = 1.05  # a peak of memory must exceed that of an empty program by so much
 Report = Callable[[float, float | None, str | None], None]
 
@@ -78,6 +79,18 @@ class Values:
     required: dict[str, float]
 
 
+@dataclass
+class Aside:
+    """What one side did beside what is counted. build_s: of its build. first: metric of its first run, which is not
+    counted. left: least number of processes that a run left running. printed: hashes of its outputs.
+    """
+
+    build_s: float = 0.0
+    first: float = 0.0
+    left: int | None = None
+    printed: set[str] = field(default_factory=set)
+
+
 class Bench(AbstractContextManager["Bench"]):
     """The two copies, and the process that runs them."""
 
@@ -89,13 +102,18 @@ class Bench(AbstractContextManager["Bench"]):
             raise UsageError("BAD_METRIC", f"{request.metric} is not read from a file.", "Leave out --output.")
         # Names of equal length that say nothing, so that a program's path is as long on both sides.
         self.incumbent, self.candidate = work / secrets.token_hex(4), work / secrets.token_hex(4)
+        self.asides = {folder: Aside() for folder in (self.incumbent, self.candidate)}
         self._process: subprocess.Popen[str] | None = None
         self._least = 0.0
         self._has_run = False  # the incumbent, without an error
 
     def __enter__(self) -> Bench:
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", runner.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-I", "-S", runner.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1),
         )
         return self
 
@@ -104,6 +122,10 @@ class Bench(AbstractContextManager["Bench"]):
         self._process.stdin.close()  # type: ignore[union-attr]
         self._process.stdout.close()  # type: ignore[union-attr]
         self._process.wait()
+
+    @property
+    def is_measured(self) -> bool:
+        return self._metric.is_measured
 
     @property
     def rules(self) -> list[Rule]:
@@ -115,12 +137,13 @@ class Bench(AbstractContextManager["Bench"]):
         trees.share(self._where, list(request.share), [self.incumbent, self.candidate])
         for folder in (self.incumbent, self.candidate):
             if request.build:
-                self._run(["/bin/sh", "-c", request.build], folder, "'s build")
+                built, _ = self._run(["/bin/sh", "-c", request.build], folder, "'s build")
+                self.asides[folder].build_s = built["seconds"]
         if request.metric == "memory":
             self._least = self._run(["true"], self.incumbent)[0]["peak_bytes"] * VISIBLE
         if self._metric.is_measured:  # the first run compiles, or fills caches of the disk
-            self.measure(self.incumbent, "0")
-            self.measure(self.candidate, "0")
+            for folder, aside in self.asides.items():
+                aside.first = self.measure(folder, "0").metric
 
     def measure(self, folder: Path, seed: str) -> Values:
         """Run the program once. Raises Broken."""
@@ -135,6 +158,11 @@ class Bench(AbstractContextManager["Bench"]):
             raise
         self._has_run = self._has_run or folder == self.incumbent
         measured: dict[str, float] = {"time": ran["seconds"], "cpu": ran["cpu_s"], "memory": ran["peak_bytes"]}
+        aside = self.asides[folder]
+        aside.left = min(ran["left"], aside.left if aside.left is not None else ran["left"])
+        if self._metric.is_measured:
+            with out.open("rb") as printed:
+                aside.printed.add(hashlib.file_digest(printed, "sha256").hexdigest())
         if request.metric == "memory" and ran["peak_bytes"] <= self._least:
             message = f"peak of memory is not above {self._least / 1e6:.0f} MB, below which none can be seen"
             raise Broken(f"{who}'s {message}.")
@@ -172,6 +200,8 @@ class Bench(AbstractContextManager["Bench"]):
         }
         answer = _ask(self._process, words)
         tree.sweep_marked(MARK, mark)
+        if not answer:
+            raise Broken(f"{self._who(folder)}{what} ended the process that starts it.")
         if answer["code"] != 0:
             raise Broken(self._failure(answer["code"], f"{self._who(folder)}{what}", out, err))
         return answer, out
@@ -195,7 +225,7 @@ def _ask(process: subprocess.Popen[str], words: Mapping[str, Any]) -> dict[str, 
 
     pipe(process.stdin).write(json.dumps(words) + "\n")
     pipe(process.stdin).flush()
-    answer: dict[str, Any] = json.loads(pipe(process.stdout).readline())
+    answer: dict[str, Any] = json.loads(pipe(process.stdout).readline() or "{}")
     return answer
 
 
@@ -275,7 +305,7 @@ class _Judging:
         saved = self._saved(number)
         if fixed := trees.changed(list(request.fixed), self.bench.incumbent, self.bench.candidate):
             step = step or self.state.begin(incumbent, candidate, key, self.what, self._known())
-            sentence = f"the candidate changes {fixed}, which is fixed."
+            sentence = f"the candidate changes {fixed}."
             return self._stored(self.answer("discard", sentence, step=number, saved=saved), candidate)
         self.bench.prepare()
         if step is None:
@@ -310,6 +340,8 @@ class _Judging:
         most = len(step.pairs) + self.request.runs
         while True:
             outcome = self._outcome(step)
+            if outcome == "keep" and self._may_be_luck(step):
+                return "undecided"
             if outcome != "undecided" or len(step.pairs) >= most:
                 return outcome
             self.report(len(step.pairs), most, f"step {step.number}, pair {len(step.pairs) + 1}")
@@ -328,6 +360,11 @@ class _Judging:
         else:
             outcome = decide.decide(differences, known, alpha, gain)
         return "discard" if outcome == "keep" and self._unmet(step, statistics.median) else outcome
+
+    def _may_be_luck(self, step: Step) -> bool:
+        """Return True if more runs cannot show that the candidate is better: its few numbers may be of chosen seeds."""
+        is_exact = self.bench.is_measured or self.state.repeats(self.what) is not None
+        return not is_exact and decide.may_be_luck(step.pairs, self._numbers(step)[0])
 
     def _numbers(self, step: Step) -> tuple[list[float], list[float], float, float]:
         """The differences, those of identical runs, the error rate of the step, and the gain worth keeping."""
@@ -364,8 +401,14 @@ class _Judging:
             sentence += f"; not {unmet}" if unmet else f"; not {request.gain * 100:g} % better"
         if is_exact and outcome != "undecided":
             sentence += "; every run gave the same number, so if it depends on a seed, take that from AISP_SEED"
+        if outcome == "keep" and self.bench.is_measured:
+            sentence += "".join(f"; {words}" for words in self._not_counted(before, after))
         more = None
-        if outcome == "undecided":
+        if outcome == "undecided" and self._may_be_luck(step):
+            sentence += (
+                "; the candidate repeats its numbers, perhaps those of lucky seeds: take the seed from AISP_SEED"
+            )
+        elif outcome == "undecided":
             count = None if is_exact else decide.more(differences, known, alpha, gain)
             more = None if count is None else 2 * count
             again = "repeat the command to add them" if more else "the difference is too small for this noise"
@@ -390,6 +433,21 @@ class _Judging:
             require=required,
             saved=saved,
         )
+
+    def _not_counted(self, before: float, after: float) -> Iterator[str]:
+        """Why a gain in time, processor time or memory may not be one. before, after: medians of the metric."""
+        old, new = self.bench.asides.values()
+        name = self.request.metric
+        if name in ("time", "cpu") and new.build_s > old.build_s + before - after:
+            builds = [_shown("time", seconds) for seconds in (new.build_s, old.build_s)]
+            yield f"its build, which is not counted, took {builds[0]}, the incumbent's {builds[1]}"
+        if new.first > WARM * after * max(1.0, old.first / before) and new.first > math.sqrt(before * after):
+            first = _shown(name, new.first)
+            yield f"its first run, which is not counted, took {first}: later ones may use what it left"
+        if new.left and not old.left:
+            yield "each run left processes running, which were ended"
+        if len(old.printed) == 1 and old.printed.isdisjoint(new.printed) and not self.request.require:
+            yield "it prints something else than the incumbent; name what must hold with --require"
 
     def _saved(self, number: int) -> str | None:
         if self.where.repo is None:

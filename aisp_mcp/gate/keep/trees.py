@@ -115,13 +115,22 @@ def identity(folder: Path) -> str:
 
 
 def changed(fixed: list[str], incumbent: Path, candidate: Path) -> str | None:
-    """The first of the paths whose files differ. Raises NotFound NO_SUCH_FILE."""
+    """Words for the first of the paths whose files differ, or are imported no more. Raises NotFound NO_SUCH_FILE."""
     for path in fixed:
         if not (incumbent / path).exists():
             raise NotFound("NO_SUCH_FILE", f"The incumbent has no file {path}.", None)
         if _content(incumbent / path) != _content(candidate / path):
-            return path
+            return f"{path}, which is fixed"
+        if path.endswith(".py") and (found := _preferred(candidate, path) - _preferred(incumbent, path)):
+            return f"{path}, which is fixed: Python imports {min(found)} in its place"
     return None
+
+
+def _preferred(folder: Path, module: str) -> set[str]:
+    """Files that Python imports in place of a module: a package or an extension of its name."""
+    name = module.removesuffix(".py")
+    found = [path for pattern in ("/__init__.*", ".so", ".*.so") for path in folder.glob(name + pattern)]
+    return {str(path.relative_to(folder)) for path in found}
 
 
 def _content(path: Path) -> str:
