@@ -105,14 +105,22 @@ def _plan(config: pytest.Config, names: Sequence[str], base: str | None, stack: 
 
 
 def _lend_tests(root: Path, names: Sequence[str], repo: Path, base: Path) -> None:
-    """Give the base the test files that it lacks, with the settings next to them, because a suite may be new."""
+    """Give the base the test files that it lacks, with the settings next to them, because a suite may be new. Files
+    that it has run with its own settings: those of the head could slow them down.
+    """
     for folder, file in {((root / name.split("::")[0]).parent, name.split("::")[0]) for name in names}:
+        if not _is_new(root / file, repo, base):
+            continue
         for path in (root / file, folder / "conftest.py", folder / "pytest.ini", folder / "__init__.py"):
             if path.is_file() and path.resolve().is_relative_to(repo):
                 copy = base / path.resolve().relative_to(repo)
                 if not copy.exists():
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, copy)
+
+
+def _is_new(file: Path, repo: Path, base: Path) -> bool:
+    return file.resolve().is_relative_to(repo) and not (base / file.resolve().relative_to(repo)).exists()
 
 
 def _differs(file: Path, repo: Path, base: Path) -> bool:
@@ -147,10 +155,22 @@ def _replicates(config: pytest.Config, plan: SessionPlan, count: int, names: Seq
         finally:
             for process in processes.values():
                 process.close()
+        if plan.head:
+            _take_over(config, processes[Role.BASELINE].settings)
         if stray := _stray(plan, processes):
             measured = {name: [*rows[:-1], stray] for name, rows in measured.items()}
             break
     return measured
+
+
+def _take_over(config: pytest.Config, base: Mapping[str, Any]) -> None:
+    """Let the base's settings file decide what fails, unless the command line does: the head's may be more lenient."""
+    given = {str(word).partition("=")[0] for word in config.invocation_params.args}
+    for name, value in base.items():
+        option, own = f"--{name.replace('_', '-')}", getattr(config.option, name)
+        if option not in given and own != value:
+            _say(config, f"aisp: {option} is {own} in this tree's settings and {value} in the base's, which counts")
+            setattr(config.option, name, value)
 
 
 def _one_replicate(

@@ -17,6 +17,7 @@ from aisp_mcp.front.pytest_plugin.measured import MeasuredCall, Own
 from aisp_mcp.gate.workloads.processes import VARIABLE
 
 MAX_ANSWER = 10_000_000  # bytes
+DECIDING = ("aisp_margin", "aisp_missing", "aisp_strict")  # options that decide what fails
 
 
 def from_environment() -> PytestWorker | None:
@@ -51,7 +52,8 @@ class PytestWorker:
         from aisp_mcp.front.pytest_plugin.measured import is_benchmark
 
         benchmarks = {item.nodeid: item for item in items if is_benchmark(item)}
-        selected: Sequence[str] = self._ask(collected=list(benchmarks)).get("select", [])
+        settings = {name: config.getoption(name) for name in DECIDING}
+        selected: Sequence[str] = self._ask(collected=list(benchmarks), settings=settings).get("select", [])
         chosen = [benchmarks[name] for name in selected if name in benchmarks]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen

@@ -38,13 +38,16 @@ class Command:
 
 @dataclass
 class MeasuredProcess:
-    """One measured process. problem: why a benchmark cannot be measured; files: of its modules, at the end."""
+    """One measured process. problem: why a benchmark cannot be measured; files: of its modules, at the end;
+    settings: its own options that decide what fails.
+    """
 
     process: subprocess.Popen[bytes]
     commands: int  # descriptor: undeliverable data must not wait in a buffer
     messages: IO[str]
     output: IO[bytes]
     problem: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
 
     @classmethod
@@ -86,6 +89,7 @@ class MeasuredProcess:
     def collected(self) -> list[str] | None:
         """Node ids of its benchmarks; None if it could not collect them."""
         message = self.receive()
+        self.settings = (message or {}).get("settings", {})
         return None if message is None else message["collected"]
 
     def until_ready(self, name: str) -> dict[str, Any] | None:

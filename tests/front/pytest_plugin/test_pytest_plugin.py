@@ -195,9 +195,13 @@ def test_what_the_head_no_longer_measures_fails_the_session(repository: Path) ->
     (repository / "test_thing.py").write_text(
         TESTS + more.replace("def test_skipped", "@pytest.mark.skip\ndef test_skipped")
     )
+    settings = (repository / "pytest.ini").read_text().strip()
+    (repository / "pytest.ini").write_text(f"{settings} --aisp-missing warn --aisp-margin 9\n")
     words = ["--aisp", "--aisp-base", "HEAD", "--aisp-comment", "comment.md", "-k", "gone or skipped or idle"]
     code, output = run(repository, *words)
     assert code == 1, output
+    assert "--aisp-missing is warn in this tree's settings and fail in the base's, which counts" in output
+    assert "--aisp-margin is 9.0 in" in output
     assert "judged 0 of 3, 3 missing" in output
     assert "did not pass" in (repository / "comment.md").read_text()
 
@@ -216,6 +220,7 @@ def test_a_package_beside_its_tests_is_found_at_both_revisions(tmp_path: Path) -
     git(folder, "commit", "-qm", "slow")
     (folder / "thing" / "__init__.py").write_text(FAST)
     (folder / "tests" / "test_thing.py").write_text("import thing\n" + test)
+    (folder / "tests" / "conftest.py").write_text("import os\nassert 'aisp-pytest-' not in os.getcwd()\n")
     code, output = run(folder, "--aisp", "--aisp-base", "HEAD", "--aisp-missing", "warn")
     assert code == 0, output
     assert "judged 1 of 2, 0 slower, 1 missing" in output
