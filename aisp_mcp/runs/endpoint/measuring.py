@@ -13,6 +13,7 @@ import secrets
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -283,7 +284,8 @@ def _metric(title: str, values: list[float]) -> Metric:
 TOKEN_SLACK = 0.02  # a different number of tokens in an answer is different work
 # Share of the baseline's characters an answer, below which a server does not send the tokens that it counts. Chosen:
 # means over sampled answers of one model differ by far less.
-LEAST_TEXT = 0.5
+LEAST_TEXT = 0.8
+LEAST_REPEATED = 0.1  # share of answers that repeat another one, from which on it is named
 # Chosen: one comparison in a hundred calls servers that fail equally often different.
 FAILURE_ALPHA = 0.01
 
@@ -294,6 +296,7 @@ def compare(plan: Plan, measured: list[Runs], shown: list[ServerFigures], goal: 
     rows = [row for runs in measured for row in ratios(runs, plan.slo_s)]
     rows += [row for both in pairs if (row := _failures(*both, FAILURE_ALPHA / len(pairs)))]
     decision, flags = judging.decide(rows, goal, limit), [flag for both in pairs for flag in _different_work(*both)]
+    flags += [flag for runs in measured if (flag := _same_answers(runs, FAILURE_ALPHA / len(measured)))]
     sentence = judging.sentence(decision, rows, goal, limit)
     word = judging.Word.INCORRECT if flags else decision.word
     return ServerVerdict(
@@ -364,6 +367,27 @@ def _failures(baseline: ServerFigures, candidate: ServerFigures, alpha: float) -
                 verdict=verdict, sentence=sentence,
             )  # fmt: skip
     return None
+
+
+def _same_answers(runs: Runs, alpha: float) -> Flag | None:
+    """A reason if the candidate repeats its answers more than chance explains, as one does that sheds load."""
+    repeated, sent, example = dict[str, int](), dict[str, int](), ""
+    for role, side in ((BASELINE, "baseline"), (AGAIN, "baseline"), (CANDIDATE, "candidate")):
+        for repeat in runs.by_role.get(role, []):
+            texts = Counter(request.text for request in repeat if request.text)
+            repeated[side] = repeated.get(side, 0) + texts.total() - len(texts)
+            sent[side] = sent.get(side, 0) + texts.total()
+            example = texts.most_common(1)[0][0].strip()[:60] if texts else ""  # the candidate's last one
+    own, usual = repeated.get("candidate", 0), repeated.get("baseline", 0)
+    if not all(sent.values()) or own < LEAST_REPEATED * sent["candidate"]:
+        return None
+    if stats.hypergeometric_tail(own, own + usual, sent["candidate"], sum(sent.values())) >= alpha:
+        return None
+    message = (
+        f"At {runs.load.label} the candidate repeats an answer of the same run {own} times in {sent['candidate']}, "
+        f"such as {example!r}; the baseline {usual} times in {sent['baseline']}."
+    )
+    return Flag(code="incorrect_answers", severity="fatal", message=message)
 
 
 def _different_work(baseline: ServerFigures, candidate: ServerFigures) -> list[Flag]:

@@ -48,7 +48,7 @@ class ServerFigures(Record):
     metrics: list[Metric]
     output_tokens: float = Field(description="Mean tokens of an answer, as the server counted them.")
     output_characters: float | None = Field(
-        default=None, description="Mean length of its text, if the client keeps it."
+        default=None, description="Of its text, without white space, if the client keeps it."
     )
     requests: int
     failed: int

@@ -130,8 +130,15 @@ def test_shorter_answers_and_failures_are_no_gain() -> None:
     assert "failed 30 of 120 requests instead of 0 of 240" in judged.sentence
 
 
-def with_text(repeats: list[list[Request]], characters: int) -> list[list[Request]]:
-    return [[replace(each, characters=characters) for each in requests] for requests in repeats]
+def with_text(repeats: list[list[Request]], characters: int, same: int = 0) -> list[list[Request]]:
+    """Texts of that many characters and some spaces, the first ones of a repeat equal."""
+    return [
+        [
+            replace(each, text=" \n".join(f"{repeat * (at >= same)}.{max(at, same)}".ljust(characters, "x")))
+            for at, each in enumerate(requests)
+        ]
+        for repeat, requests in enumerate(repeats)
+    ]
 
 
 def test_tokens_that_are_counted_and_not_sent_are_no_gain() -> None:
@@ -139,11 +146,22 @@ def test_tokens_that_are_counted_and_not_sent_are_no_gain() -> None:
     judged = compared(baseline, with_text(quick, 6))
     assert (judged.verdict, judged.flags[0].code) == ("incorrect", "incorrect_text")
     assert "counts 64 tokens an answer and sends 6 characters, the baseline 64 tokens in 300" in judged.sentence
+    assert compared(baseline, with_text(quick, 200)).verdict == "incorrect"
     assert compared(baseline, with_text(quick, 250)).verdict == "better"
     assert compared(baseline, quick).verdict == "better"  # a client that keeps no texts
 
 
-def test_the_length_of_texts_is_read_where_a_client_keeps_them() -> None:
+def test_one_answer_to_many_requests_is_no_gain() -> None:
+    baseline, quick = with_text(served(64, 1.0), 300), served(64, 0.3)
+    judged = compared(baseline, with_text(quick, 300, same=8))
+    assert (judged.verdict, judged.flags[0].code) == ("incorrect", "incorrect_answers")
+    assert "repeats an answer of the same run 22 times in 120, such as '0 " in judged.sentence
+    assert judged.sentence.endswith("; the baseline 0 times in 240.")
+    assert compared(baseline, with_text(quick, 300, same=2)).verdict == "better"  # a few refusals
+    assert compared(with_text(served(64, 1.0), 300, same=40), with_text(quick, 300, same=40)).verdict == "better"
+
+
+def test_texts_are_read_where_a_client_keeps_them() -> None:
     texts = {
         "guidellm": {"benchmarks": [{"requests": {"successful": [{
             "time_to_first_token_ms": 5.0, "request_latency": 1.0, "output_tokens": 3, "output": " a b c",
@@ -155,7 +173,7 @@ def test_the_length_of_texts_is_read_where_a_client_keeps_them() -> None:
         for client in CLIENTS
         if client.name in texts
     }
-    assert read == {"guidellm": 8, "vllm": 6}
+    assert read == {"guidellm": 5, "vllm": 3}  # without white space
 
 
 def test_a_single_failed_request_decides_nothing() -> None:

@@ -87,7 +87,7 @@ def _request(row: dict[str, Any]) -> Request | None:
         return None
     begin = number(row.get("request_start_time") or row.get("start_time"))
     texts = [text for key in ("output", "reasoning_output") if isinstance(text := row.get(key), str)]
-    return Request(ttft / 1000, latency, int(tokens), begin, sum(map(len, texts)) if texts else None)
+    return Request(ttft / 1000, latency, int(tokens), begin, "".join(texts) if texts else None)
 
 
 def _mean(benchmark: dict[str, Any], key: str) -> float | None:

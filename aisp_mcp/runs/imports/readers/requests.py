@@ -16,15 +16,20 @@ _FEW = 0.01  # failed requests that move a median by less than an interval is wi
 class Request:
     """One answered request, in seconds. tpot_s: after the first token; None for answers of one token.
 
-    begin_s: when it was sent, on the client's clock; None if the file does not contain it. characters: of the answer's
-    text; None if the client does not keep it.
+    begin_s: when it was sent, on the client's clock; None if the file does not contain it. text: the answer; None if
+    the client does not keep it.
     """
 
     ttft_s: float
     latency_s: float
     output_tokens: int
     begin_s: float | None = None
-    characters: int | None = None
+    text: str | None = None
+
+    @property
+    def characters(self) -> int | None:
+        """Characters of the answer without white space."""
+        return None if self.text is None else len("".join(self.text.split()))
 
     @property
     def tpot_s(self) -> float | None:

@@ -87,8 +87,8 @@ def requests(row: Row) -> list[Request]:
     for ttft, itls, tokens, error, begin, text in zip(*columns, errors, begins, texts, strict=False):
         if not error and (first := number(ttft)) and isinstance(itls, list) and number(tokens):
             latency = first + sum(x for itl in itls if (x := number(itl)) is not None)
-            characters = len(text) if isinstance(text, str) else None
-            all_requests.append(Request(first, latency, int(tokens), number(begin), characters))
+            kept = text if isinstance(text, str) else None
+            all_requests.append(Request(first, latency, int(tokens), number(begin), kept))
     return all_requests
 
 
