@@ -208,7 +208,8 @@ class Replicate(Checks):
     isolated calls per role, from some rounds; empty if all rounds are of one call. handoffs_s: what isolated calls took
     beyond these seconds in each of the rounds, for handing over and converting values (timing/cpu.py); empty if these
     are whole rounds of one call. metric: value per role of a goal other than time per call (verdict/conclude.py), the
-    smaller the better; empty for other goals. idle_w: power of the idle device before and after the calls whose energy
+    smaller the better; empty for other goals. second_s: seconds of each program's second call, if the first one was
+    measured alone. idle_w: power of the idle device before and after the calls whose energy
     was counted. kinds: by kind of inputs, plain ones among them, seconds per call of the baseline, of its repeat, and
     of the candidate in its first and its last rounds (verdict/values.py). ended_rounds: on a GPU, rounds of each role,
     timed or not, after whose end the device was probed. dropped_s: on a CPU, seconds of the median call on each
@@ -225,6 +226,7 @@ class Replicate(Checks):
     stats: dict[Role, list[int]] = field(default_factory=dict)
     device: DeviceEvidence = field(default_factory=DeviceEvidence)
     metric: ValuesByRole = field(default_factory=dict)
+    second_s: SecondsByRole = field(default_factory=dict)
     idle_w: tuple[float, ...] = ()
     ended_rounds: dict[Role, int] = field(default_factory=dict)
     kinds: dict[str, list[float]] = field(default_factory=dict)

@@ -32,6 +32,8 @@ LARGE_GAIN = 1.25
 SETTLED = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
 NOT_BUILT = "extension_not_built"
 BATCHED = {"batching", "batching_unverified"}
+# Share of what a start saves that its second call may take longer before this is named.
+POSTPONED = 0.25
 # Name and unit of a goal's metric; the smaller the better.
 METRICS = {"cold": ("time to first answer", "s"), "energy": ("energy per call", "J")}
 
@@ -208,7 +210,19 @@ def cold_starts(replicates: Sequence[Replicate], flags_so_far: list[Flag], commo
     programs = {
         name: figures.of_program(replicates, roles, "parent", figures.NO_WORK) for name, roles in figures.ROLES.items()
     }
-    return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=[*flags_so_far, *warm], **programs, **common)
+    flags = [*flags_so_far, *warm, *_postponed(replicates)]
+    return Comparison(verdict=Verdict.INCONCLUSIVE, sentence="", flags=flags, **programs, **common)
+
+
+def _postponed(replicates: Sequence[Replicate]) -> list[Flag]:
+    """A flag if the candidate's second call takes longer by a large part of what its start saves."""
+    rows = [replicate for replicate in replicates if replicate.second_s]
+    saved = [row.metric[Role.BASELINE] - row.metric[Role.CANDIDATE] for row in rows]
+    later = [row.second_s[Role.CANDIDATE] - row.second_s[Role.BASELINE] for row in rows]
+    if not rows or not 0 < POSTPONED * stats.quantile(saved, 0.5) < stats.quantile(later, 0.5):
+        return []
+    seconds = [stats.quantile([row.second_s[role] for row in rows], 0.5) for role in (Role.CANDIDATE, Role.BASELINE)]
+    return [Flag(code=wording.POSTPONED, severity="warn", message=wording.postponed(*seconds))]
 
 
 def judged_by_metric(
@@ -232,7 +246,8 @@ def judged_by_metric(
         judgement = replace(judgement, sentence=sentence, flags=(below,))
     metrics = {name: _over_processes(replicates, roles, timed.goal) for name, roles in figures.ROLES.items()}
     amounts = wording.amounts(*metrics.values())
-    sentence = f"{judgement.sentence}; {amounts}"
+    postponed = [wording.as_clause(flag.message) for flag in timed.flags if flag.code == wording.POSTPONED]
+    sentence = "; ".join([judgement.sentence, amounts, *postponed])
     if judgement.verdict is Verdict.FASTER and BATCHED & {flag.code for flag in timed.flags}:
         judgement = replace(judgement, verdict=Verdict.INCONCLUSIVE)
         sentence = wording.batched_gain_is_unproven(amounts)

@@ -254,6 +254,14 @@ OTHER_STREAMS = "The candidate also worked on other streams or devices."
 WARM_STATE_POSSIBLE = "At this isolation level, a process of an earlier replicate may keep running and keep its state."
 
 
+POSTPONED = "work_postponed"
+
+
+def postponed(candidate_s: float, baseline_s: float) -> str:
+    took = f"{candidate_s:.3g} s, the baseline's {baseline_s:.3g} s"
+    return f"The second call took {took}: a part of what the start saves is only postponed."
+
+
 SAME_OUTPUT = "The baseline's output is the same in all timed calls, so a candidate may know it."
 
 

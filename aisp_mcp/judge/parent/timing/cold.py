@@ -118,11 +118,17 @@ class ColdRun(ReplicateRun):
         return timing
 
     def _call_again(self) -> None:
-        """Run further untimed calls of the candidate: its program must answer all inputs, not only the first."""
-        driver = self.driver
+        """Run further calls of the candidate: its program must answer all inputs, not only the first. The second one is
+        timed, beside the baseline's: it may do what the first left undone.
+        """
+        driver, seconds = self.driver, self.driver.result.second_s
+        driver.fill({Role.BASELINE: 1})
+        seconds[Role.BASELINE] = self.strategy.run_round(driver, Role.BASELINE, 1).elapsed_s
+        driver.verify(Role.BASELINE, [0])
         kinds = self.session.adversarial
         modes = ["plain", self.random.choice(kinds)] if kinds else ["plain"]
         for mode in modes:
             driver.fill({Role.CANDIDATE: 1}, mode)
-            self.strategy.run_round(driver, Role.CANDIDATE, 1)
+            elapsed_s = self.strategy.run_round(driver, Role.CANDIDATE, 1).elapsed_s
+            seconds.setdefault(Role.CANDIDATE, elapsed_s)
             driver.verify(Role.CANDIDATE, [0])
