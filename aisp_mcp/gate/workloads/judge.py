@@ -200,7 +200,7 @@ def _measured(
     repo: Path,
 ) -> Comparison:
     preset = PRESETS[request.preset]
-    replicates, about = list[BenchmarkReplicate](), dict[str, Any]()
+    replicates, about, varies = list[BenchmarkReplicate](), dict[str, Any](), False
     for number in range(preset.replicates):
         ctx.progress(4 + 6 * number / preset.replicates, 10, f"replicate {number + 1} of {preset.replicates}")
         seed = str(secrets.randbelow(2**32))  # the order of sets can decide how long a call takes
@@ -224,10 +224,12 @@ def _measured(
         for role, process in processes.items():
             if stray := strays.find(process.files, repo):
                 raise BenchmarkError("BASELINE_FAILED", f"{role.label} imported {stray} of the working tree.", None)
-        if not number and (different := _different(work)):
+        if not number:
+            varies = bool(_difference(work, Role.BASELINE_REPEAT))
+        if not number and not varies and (different := _difference(work, Role.CANDIDATE)):
             return _refused("incorrect_output", f"The workload's result differs at {request.head}: {different}")
         replicates.append(measured)
-    return _judged(replicates, about)
+    return _judged(replicates, {**about, "checked": "", "varies": True} if varies else about)
 
 
 def _not_measured(problem: str, request: CommitsRequest) -> Comparison:
@@ -250,15 +252,12 @@ def _command(role: Role, environment: Environment, workload: Path, work: Path, h
     )
 
 
-def _different(work: Path) -> str | None:
-    """The difference between the head's first result and the base's; None without one, or if it cannot be known."""
-    files = {role: work / f"{role}.answer" for role in Role}
-    if not all(path.is_file() for path in files.values()):
+def _difference(work: Path, role: Role) -> str | None:
+    """The difference between the role's first result and the baseline's; None without one, or if it is not known."""
+    expected, found = (work / f"{each}.answer" for each in (Role.BASELINE, role))
+    if not (expected.is_file() and found.is_file()):
         return None
-    expected, again, found = (files[role].read_bytes() for role in Role)
-    if answers.difference(expected, again):
-        return None  # the workload's own result varies
-    return answers.difference(expected, found)
+    return answers.difference(expected.read_bytes(), found.read_bytes())
 
 
 def _judged(replicates: Sequence[BenchmarkReplicate], about: dict[str, Any]) -> Comparison:
@@ -270,6 +269,8 @@ def _judged(replicates: Sequence[BenchmarkReplicate], about: dict[str, Any]) -> 
         kind = about.get("unknown")
         message = f"a {kind}, which cannot be compared" if kind else "nothing"
         text = f"The workload returns {message}: only tests can show that both commits do the same."
+        if about.get("varies"):
+            text = "The workload's result varies from run to run, so it is not compared: seed what setup() draws."
         flags.append(Flag(code="output_not_compared", severity="warn", message=text))
     shortest_s = min(statistics.median(each.seconds[role] for each in replicates) for role in Role)
     if about["units"] and shortest_s < SHORT_S:

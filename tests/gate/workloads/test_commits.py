@@ -21,7 +21,16 @@ FAST = "def work(n):\n    return [i * (i - 1) // 2 for i in range(n)]\n"
 WRONG = "def work(n):\n    return [i * (i + 1) // 2 for i in range(n)]\n"
 BROKEN = "def work(n):\n    return undefined\n"
 PLAIN = "import thing\n\ndef workload():\n    return thing.work(1500)\n"
-ARGUMENT = "import thing\n\ndef setup():\n    return 1500\n\ndef workload(n):\n    return thing.work(n)\n"
+DRAWN = """
+import random
+import thing
+
+def setup():
+    return random.randrange(1500, 1600)
+
+def workload(n):
+    return n, thing.work(n), random.random()
+"""
 # Where its user may decide that, the process goes before others on a loaded machine. And where the kernel tells which
 # memory is the process's own, a timed call finds what it writes to, such as counts of references, already copied.
 ALONE = """
@@ -154,7 +163,7 @@ def compare(repo: Path, ctx: Context, tmp_path: Path) -> Compare:
     ("text", "compared"),
     [
         pytest.param(PLAIN, "the returned value", id="plain"),
-        pytest.param(ARGUMENT, "the returned value", id="setup that returns", marks=pytest.mark.slow),
+        pytest.param(DRAWN, "nothing", id="setup that returns and draws", marks=pytest.mark.slow),
         pytest.param(SWE, "nothing", id="SWE-fficiency", marks=pytest.mark.slow),
         pytest.param(GSO, "its own check_equivalence", id="GSO"),
     ],
