@@ -195,7 +195,32 @@ JUDGED |= {
         "a=np.randn(3, 3)",
     ),
 }
+JUDGED |= {
+    "arrays and numbers of numpy where loops make lists": (
+        "def f(a, x):\n    n = range(len(a))\n"
+        "    product = [[sum(a[i][k] * a[k][j] for k in n) for j in n] for i in n]\n"
+        "    order = sorted(range(len(x)), key=lambda i: x[i])\n"
+        "    return {'product': product, 'order': order, 'above': [v > 0 for v in x], 'ends': (min(x), max(x))}\n",
+        "import numpy as np\n\ndef f(a, x):\n"
+        "    ends, order = (x.min(), x.max()), np.argsort(x, kind='stable')\n"
+        "    return {'product': a @ a, 'order': order, 'above': x > 0, 'ends': ends}\n",
+        "a=np.randn(16, 16), x=np.randn(500)",
+    ),
+    "an array of any length where a loop makes a list": (
+        "def f(x):\n    return sorted(set(x))\n",
+        "import numpy as np\n\ndef f(x):\n    return np.unique(x)\n",
+        "x=np.randint(0, 500, 2000)",
+    ),
+}
 WRONG = {
+    "a list of lists where the baseline returns an array": (
+        "def f(x):\n    return [[2 * v for v in row] for row in x.tolist()]\n",
+        ("def f(x):\n    return 2 * x\n", "", "x=np.randn(40, 40)"),
+    ),
+    "a dict where the baseline returns an array": (
+        "def f(x):\n    return {'doubled': 2 * x}\n",
+        ("def f(x):\n    return 2 * x\n", "", "x=np.randn(40, 40)"),
+    ),
     "an inverse that raises for other matrices": (
         SINGULAR.replace("    return", "    if not a.all():\n        raise ValueError(a)\n    return"),
         (SINGULAR, "", "a=np.randn(3, 3)"),

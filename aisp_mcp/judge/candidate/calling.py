@@ -27,7 +27,8 @@ from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
 # Bound before any program is loaded: one that replaced them would skip a conversion that the baseline pays for.
 _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
-LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
+# Whether a call has returned a list, tuple or dict without arrays, and whether arrays have to become lists.
+LISTS = {"seen": False, "demanded": False}
 _INT64 = 1 << 63
 _WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # with modules in float64
 _LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compares answers of any form."  # a hint
@@ -57,6 +58,14 @@ class Steps(NamedTuple):
         """The function and the conversion of its output, where that counts as part of it: it may take as long."""
         return self.tensors(self.function(*args, **kwargs))
 
+    def listed(self, *args: Any, **kwargs: Any) -> Any:
+        """The function, and lists in place of its arrays."""
+        return _listed(self.function(*args, **kwargs))
+
+    def becomes_list(self, output: Any) -> bool:
+        """Return True for arrays where the baseline returns lists."""
+        return LISTS["demanded"] and _holds_arrays(output)
+
     def tensors_of_calls(self, outputs: list[Any]) -> Any:
         """tensors() of the output of each call; of numbers, one tensor of all of them."""
         # One by one takes microseconds, which a candidate could save.
@@ -75,8 +84,10 @@ class Steps(NamedTuple):
         """Return True for an output that holds no work that is still to do: a tensor, an array, or a value of Python's
         own types. Its conversion is no part of a call's time; that of an array into a demanded list is.
         """
+        if self.becomes_list(output):
+            return False
         if isinstance(output, torch.Tensor) or _is_array(output):
-            return not LISTS["demanded"] and getattr(output, "layout", torch.strided) == torch.strided
+            return bool(getattr(output, "layout", torch.strided) == torch.strided)
         return values.is_plain(output)
 
 
@@ -86,8 +97,9 @@ class ValueSteps(Steps):
     __slots__ = ()
 
     def tensors(self, output: Any) -> Any:
+        _note_lists(output)
         try:
-            data = values.encode(output.tolist() if self._becomes_list(output) else output)
+            data = values.encode(_listed(output) if LISTS["demanded"] else output)
         except values.UnknownValueError as error:
             raise unusable(
                 "BAD_OUTPUT", f"The function's answer cannot be compared: {error}.", values.RETURN
@@ -100,11 +112,7 @@ class ValueSteps(Steps):
         return [*map(self.tensors, outputs)]
 
     def is_done(self, output: Any) -> bool:
-        return bool(VALUES["plain"]) and values.is_plain(output) and not self._becomes_list(output)
-
-    @staticmethod
-    def _becomes_list(output: Any) -> bool:
-        return LISTS["demanded"] and _is_array(output)
+        return bool(VALUES["plain"]) and values.is_plain(output) and not self.becomes_list(output)
 
 
 def _frame(data: bytes) -> bytearray:
@@ -270,11 +278,12 @@ def as_list(tensor: torch.Tensor) -> Any:
 def tensors(output: Any) -> Any:
     """The output as tensors: arrays, numbers, lists of floats, and tuples and dicts of these as themselves; texts,
     sets, records, and lists of integers or of anything else as a hash of what must be equal, and the floats and arrays
-    among them in order. Where the baseline returns a list, an array becomes one first, as its user would have to do.
+    among them in order. Where the baseline returns lists, arrays become lists first, as their user would have to do.
     Raises BenchmarkError BAD_OUTPUT.
     """
-    if LISTS["demanded"] and (isinstance(output, torch.Tensor) or _is_array(output)):
-        output = output.tolist()
+    _note_lists(output)
+    if LISTS["demanded"] or isinstance(output, list):
+        output = _listed(output, arrays=LISTS["demanded"])
     if isinstance(output, torch.Tensor):
         return output if output.layout == torch.strided else output.to_dense()
     if isinstance(output, bool | int | float | complex):
@@ -309,6 +318,38 @@ def tensors(output: Any) -> Any:
         elif all(map(_is_whole, output)):
             return tuple(map(tensors, output))
     return _encoded(output)
+
+
+def _note_lists(output: Any) -> None:
+    if not LISTS["seen"]:
+        LISTS["seen"] = isinstance(output, list | tuple | Mapping) and not _holds_arrays(output)
+
+
+def _holds_arrays(value: Any) -> bool:
+    """Return True for an array or a tensor, and for lists, tuples and dicts that hold one."""
+    if isinstance(value, Mapping):
+        return any(map(_holds_arrays, value.values()))
+    if isinstance(value, list | tuple):
+        return not all(map(values.is_number_or_text, {*map(type, value)})) and any(map(_holds_arrays, value))
+    return isinstance(value, torch.Tensor) or (_is_array(value) and not values.is_number_or_text(type(value)))
+
+
+def _listed(value: Any, arrays: bool = True) -> Any:
+    """The value with Python's numbers in place of numpy's. arrays: and with lists in place of arrays and tensors."""
+    kinds = {*map(type, value)} if isinstance(value, list | tuple) else set()
+    if kinds <= {*values.PLAIN} and kinds:
+        return value
+    are_numbers = all(map(values.is_number_or_text, kinds))
+    if isinstance(value, list | tuple) and (arrays or are_numbers):
+        one = (lambda item: item.tolist() if hasattr(item, "tolist") else item) if are_numbers else _listed
+        return [*map(one, value)] if isinstance(value, list) else tuple(map(one, value))
+    if not arrays:
+        return value
+    if isinstance(value, Mapping):
+        return {key: _listed(item) for key, item in value.items()}
+    if isinstance(value, torch.Tensor):
+        return _TO_LIST(value)
+    return value.tolist() if _is_array(value) else value
 
 
 def _library(value: Any) -> str:
@@ -372,6 +413,8 @@ class _Inner:
         if isinstance(value, float):
             self.floats.append(value)
             return "f"
+        if values.is_number_or_text(type(value)) and _library(value) == "numpy":
+            return self.canonical(value.tolist())
         if _is_whole(value):
             self.arrays.append(tensors(value))
             return "a"

@@ -46,7 +46,7 @@ from aisp_mcp.judge.candidate.outputs import (
     OutputStrides,
     SharedOutputError,
     check_contract,
-    check_number,
+    check_form,
     extent,
     refuse_shared,
     touch_memory,
@@ -194,7 +194,7 @@ class Worker:
             self.kept.append(self.outputs[call] if self.layout.tight else copied(output))
         self.examine(output)
         named = flatten(output)
-        check_number(named, self.layout.outputs)
+        check_form(named, self.layout.outputs)
         for (name, tensor), spec, target in zip(named, self.layout.outputs, self.outputs[call], strict=True):
             if self.rules.checked:
                 check_contract(name, tensor, spec, target.device, self.rules.strict)

@@ -59,12 +59,29 @@ class OutputRules:
     off_limits: list[tuple[int, int]] = field(default_factory=list)
 
 
-def check_number(outputs: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
-    """Raise ContractError if a call returns another number of outputs than the specification's first call."""
+def check_form(outputs: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
+    """Raise ContractError if a call returns another number of outputs than the specification's first call, or under
+    other keys.
+    """
+    (found, are_values), (promised, were_values) = map(_keys, (outputs, [(spec.name, None) for spec in specs]))
+    if are_values and not were_values:
+        raise ContractError("it returns lists, texts or other values where the baseline returns arrays or numbers")
+    if found and found != promised:  # those of copies are lost
+        raise ContractError(f"it returns {_of_keys(found)}, and the baseline {_of_keys(promised)}")
     if len(outputs) != len(specs):
         raise ContractError(
             f"{len(outputs)} outputs instead of {len(specs)}; the number of values that a function returns {FIXED}"
         )
+
+
+def _keys(outputs: Sequence[tuple[str, Any]]) -> tuple[list[str], bool]:
+    """Keys of a dict of outputs; True for Python values, of which a hash is compared."""
+    keys = [name.removeprefix("out.") for name, _ in outputs if name != "out"]
+    return [key for key in keys if not key.isdigit()], "hash" in keys
+
+
+def _of_keys(keys: Sequence[str]) -> str:
+    return f"a dict of {', '.join(keys)}" if keys else "no dict"
 
 
 def check_contract(name: str, tensor: Any, spec: TensorSpec, device: Any, strict: bool) -> None:
@@ -238,7 +255,7 @@ class HeldOutputs:
         self.addresses: list[int] = []
         self._inputs: list[dict[str, Any]] = []
         self.arguments: list[tuple[Any, ...]] = []  # of each call, for a program that has steps
-        self._has_arguments, self._are_done = False, True
+        self._has_arguments, self._are_done, self._are_listed = False, True, False
         self._steps: Any = None
         self._late: list[Any] = []  # outputs of the last round, as the program returned them
         self._single: Any = None  # output of the last round of one call: its lists have identities as long as it lives
@@ -280,7 +297,8 @@ class HeldOutputs:
         if steps is None:
             given = [((), inputs) for inputs in self._given(count)]
         else:
-            given, run = self._arguments_of(count, run), steps.function if self._are_done else steps.whole
+            done = steps.listed if self._are_listed else steps.function
+            given, run = self._arguments_of(count, run), done if self._are_done else steps.whole
             if self._are_done and not is_late:
                 keep = self._keep_first
         if drops:
@@ -305,8 +323,14 @@ class HeldOutputs:
             yield arguments
 
     def _keep_first(self, output: Any) -> None:
-        self._are_done = self._are_done and self._steps.is_done(output)
+        self._note(output)
         self.keep(self._steps.tensors(output))
+
+    def _note(self, output: Any) -> None:
+        """Note if a call's output is not done, and if arrays are to become lists, which is then a part of each call."""
+        becomes_list = self._steps.becomes_list(output)
+        self._are_listed = self._are_listed or becomes_list
+        self._are_done = self._are_done and (becomes_list or self._steps.is_done(output))
 
     def settle(self) -> None:
         """Make tensors of the outputs of the last round, and record their addresses. The parent counts what this takes
@@ -319,7 +343,9 @@ class HeldOutputs:
         if steps and self._are_done:
             outputs = steps.tensors_of_calls(late)
             is_again = len(late) == 1 and not {*_lists_in(self._single)}.isdisjoint(_lists_in(late[0]))
-            self._are_done = all(map(steps.is_done, late)) and not is_again
+            for output in late:
+                self._note(output)
+            self._are_done = self._are_done and not is_again
             if len(late) == 1:
                 [self._single] = late
         else:
@@ -417,7 +443,7 @@ class HeldOutputs:
     def _mended(self, output: Any) -> list[Any]:
         """The output, copied if its strides do not count; from the next call on, the copy is part of the call."""
         named, specs = flatten(output), self._strides.specs
-        check_number(named, specs)
+        check_form(named, specs)
         for (name, tensor), spec in zip(named, specs, strict=True):
             check_contract(name, tensor, spec, self._torch.device("cpu"), self._rules.strict)
         if not self._strides.fit(output):

@@ -64,14 +64,21 @@ def decode(data: bytes) -> Any:
         raise ValueError(f"the bytes are no value: {error}") from error
 
 
+def is_number_or_text(kind: type) -> bool:
+    """Return True for types of single numbers and texts: Python's own, and numpy's."""
+    bases = {base.__name__ for base in kind.__mro__} if kind.__module__ == "numpy" else set()
+    return kind in PLAIN or ("generic" in bases and "void" not in bases)
+
+
 def is_plain(value: Any) -> bool:
-    """Return True if the value consists of Python's own types alone, so that it holds no work that is still to do."""
+    """Return True if the value consists of numbers, texts and arrays alone, so that it holds no work that is still to
+    do.
+    """
     kind = type(value)
-    if kind in PLAIN:
+    if is_number_or_text(kind):
         return True
     if kind in (list, tuple, set, frozenset):
-        inner = {*map(type, value)}
-        return inner <= {*PLAIN} or all(map(is_plain, value))
+        return all(map(is_number_or_text, {*map(type, value)})) or all(map(is_plain, value))
     if kind is dict:
         return all(map(is_plain, value)) and all(map(is_plain, value.values()))
     is_array = _library(value) == "numpy" and kind.__name__ == "ndarray"
