@@ -11,7 +11,7 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.records.verdict import Comparison
 
-LEAST = Preset("least", 1, 0.001, 1)
+LEAST = Preset("least", 1, 0.0003, 1, max_calls=12, isolated_rounds=1)
 
 PRODUCT = '''
     """A matrix product."""
