@@ -133,9 +133,11 @@ def cli_here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 @pytest.fixture
 def least_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparisons in this process with the preset quick measure as little as they can."""
-    from aisp_mcp.judge.presets import PRESETS, Preset
+    from harness_support import LEAST
 
-    monkeypatch.setitem(PRESETS, "quick", Preset("quick", 1, 0.001, 1))
+    from aisp_mcp.judge.presets import PRESETS
+
+    monkeypatch.setitem(PRESETS, "quick", dataclasses.replace(LEAST, name="quick"))
 
 
 @pytest.fixture

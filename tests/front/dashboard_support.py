@@ -14,6 +14,7 @@ from typing import Any
 import forks
 import httpx2
 from chart_client import DATA
+from waiting import PATIENCE_S
 
 from aisp_mcp.envelope import Envelope, Meta, Status
 from aisp_mcp.store.database import Store
@@ -50,7 +51,7 @@ class Dashboard:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         match = re.search(r"open ((http://[^/]+)/login\?token=\S+)", line)
-        assert match, line + self.process.communicate(timeout=20)[1]
+        assert match, line + self.process.communicate(timeout=PATIENCE_S)[1]
         self.link, self.origin = match[1], match[2]
 
     def stranger(self) -> httpx2.Client:
@@ -71,7 +72,7 @@ class Dashboard:
     def stop(self) -> str:
         """End it; what it wrote to standard error."""
         self.process.terminate()
-        return self.process.communicate(timeout=20)[1]
+        return self.process.communicate(timeout=PATIENCE_S)[1]
 
 
 def comparison(target: str, candidate: str = "", ratio: float = 2.0, **more: Any) -> dict[str, Any]:

@@ -116,9 +116,9 @@ class HoldParams(Params):
 
 @tool(cli="demo hold", effect=READS, cost=S)
 def aisp_demo_hold(p: HoldParams, ctx: Context) -> Echo:
-    """Be busy for a minute and hear nothing."""
+    """Be busy for ten minutes and hear nothing."""
     p.ready.touch()
-    threading.Event().wait(60)
+    threading.Event().wait(600)
     return Echo(said={})
 
 
@@ -149,9 +149,9 @@ class ProgramParams(Params):
 
 @tool(cli="demo program", effect=READS, cost=S)
 def aisp_demo_program(p: ProgramParams, ctx: Context) -> Echo:
-    """Run a program that takes a minute."""
-    script = 'echo $$ > "$0.part"; mv "$0.part" "$0"; sleep 60'
-    run(["sh", "-c", script, str(p.pid_file)], timeout_s=60)
+    """Run a program that takes ten minutes."""
+    script = 'echo $$ > "$0.part"; mv "$0.part" "$0"; sleep 600'
+    run(["sh", "-c", script, str(p.pid_file)], timeout_s=600)
     return Echo(said={})
 
 

@@ -19,6 +19,7 @@ import forks
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from waiting import PATIENCE_S
 
 MODERN = "2026-07-28"
 
@@ -47,7 +48,7 @@ class Served:
             self.said += (line := self._read_line())
             self.token = line.split()[-1]
         match = re.search(r"listening on (\S+)", self.said)
-        assert match, self.said + self.process.communicate(timeout=20)[1]
+        assert match, self.said + self.process.communicate(timeout=PATIENCE_S)[1]
         self.url = match[1]
         port = re.search(r":(\d+)/mcp", self.url)
         self.port = int(port[1]) if port else 0
@@ -59,7 +60,7 @@ class Served:
     def stop(self) -> str:
         """End it; everything it has written to standard error."""
         self.process.terminate()
-        return self.said + self.process.communicate(timeout=20)[1]
+        return self.said + self.process.communicate(timeout=PATIENCE_S)[1]
 
     @asynccontextmanager
     async def client(self, era: str = "auto", token: str = "", uds: Path | None = None) -> AsyncIterator[Client]:
@@ -74,7 +75,7 @@ class Served:
 
     def send(self, text: str) -> tuple[int, str]:
         """Raw text on a connection of its own; status, and headers with body."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as wire:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as wire:
             wire.sendall(text.encode("latin-1"))
             answer = http.client.HTTPResponse(wire)
             answer.begin()

@@ -19,6 +19,7 @@ import pytest
 from front_support import Raw
 from fuzz_calls import calls, only_plan
 from hypothesis import HealthCheck, given, settings
+from waiting import PATIENCE_S
 
 from aisp_mcp.server import dispatch, registry
 from aisp_mcp.server.registry import Effect
@@ -117,7 +118,7 @@ def fuzz(server: Fuzzed, count: int, derandomize: bool) -> None:
         one()
         assert server.process.poll() is None
     finally:
-        _, output = server.process.communicate(timeout=20)
+        _, output = server.process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in output, output[-3000:]
 
 

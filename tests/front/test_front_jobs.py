@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from front_support import ERAS, Cli, Connect, Raw
+from waiting import PATIENCE_S
 
 from aisp_mcp.envelope import Envelope, Progress
 from aisp_mcp.server import dispatch
@@ -195,7 +196,7 @@ def test_the_end_of_the_server_leaves_jobs_running(raw: Raw, gate: Gate) -> None
     job_id = raw.read()["result"]["structuredContent"]["job"]["job_id"]
     assert raw.process.stdin is not None
     raw.process.stdin.close()
-    raw.process.wait(timeout=20)
+    raw.process.wait(timeout=PATIENCE_S)
     gate.open()
     assert ended(job_id).result == {"steps": 1, "job": True}
 

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from front_support import INITIALIZE, Raw
+from waiting import PATIENCE_S, until
 
 ECHO = {"name": "aisp_demo_echo", "arguments": {"count": 1}}
 
@@ -124,7 +124,7 @@ def test_cancelling_what_is_not_there_does_nothing(lasting: Raw) -> None:
 def test_a_cancelled_call_is_let_go_and_gets_no_result(raw: Raw, tmp_path: Path) -> None:
     raw.handshake()
     raw.call(1, "aisp_demo_hold", {"ready": str(tmp_path / "begun")})
-    wait_for(tmp_path / "begun")
+    until((tmp_path / "begun").exists)
     raw.send(method="notifications/cancelled", params={"requestId": 1})
     for number in range(2, 6):
         raw.call(number, "aisp_demo_echo", {"count": 1})
@@ -150,16 +150,9 @@ def test_busy_tools_in_numbers_keep_nobody_waiting(raw: Raw, tmp_path: Path) -> 
     raw.handshake()
     for number in range(20):
         raw.call(number + 1000, "aisp_demo_hold", {"ready": str(tmp_path / f"begun{number}")})
-        wait_for(tmp_path / f"begun{number}")
+        until((tmp_path / f"begun{number}").exists)
     for number in range(1, 20):
         lives(raw, number)
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        os.sched_yield()
 
 
 @pytest.mark.timeout(150)  # two servers, a job and its supervisor start, one after the other
@@ -170,16 +163,16 @@ def test_a_tool_s_programs_end_with_the_server_and_jobs_do_not(raw: Raw, tmp_pat
     raw.call(1, "aisp_demo_count", {"gate": str(tmp_path / "gate"), "wait_s": 0})
     job = raw.read()["result"]["structuredContent"]["job"]["job_id"]
     raw.call(2, "aisp_demo_program", {"pid_file": str(tmp_path / "pid")})
-    wait_for(tmp_path / "pid")
+    until((tmp_path / "pid").exists)
     helper = psutil.Process(int((tmp_path / "pid").read_text()))
     if how == "signal":
         raw.process.send_signal(signal.SIGTERM)
     else:
         assert raw.process.stdin is not None
         raw.process.stdin.close()
-    raw.process.wait(timeout=20)
+    raw.process.wait(timeout=PATIENCE_S)
     assert raw.process.returncode == 0
-    _, alive = psutil.wait_procs([helper], timeout=10)
+    _, alive = psutil.wait_procs([helper], timeout=PATIENCE_S)
     assert alive == []
     after = Raw()
     try:
@@ -188,7 +181,7 @@ def test_a_tool_s_programs_end_with_the_server_and_jobs_do_not(raw: Raw, tmp_pat
         assert after.read()["result"]["structuredContent"]["result"]["job"]["state"] in ("queued", "running")
         with (tmp_path / "gate").open("wb", buffering=0) as gate:
             gate.write(b"xxx")
-            after.call(2, "aisp_job_wait", {"job_ids": [job], "timeout_s": 30})
+            after.call(2, "aisp_job_wait", {"job_ids": [job], "timeout_s": PATIENCE_S})
             done = after.read()["result"]["structuredContent"]["result"]["jobs"][0]
         assert done["state"] == "succeeded"
     finally:
@@ -208,12 +201,12 @@ def test_the_server_ends_with_its_client_although_its_pipes_stay_open(home: Path
         " + chr(10))\n"
         "server.stdout.readline()\n"
         "print(server.pid, flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", client], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         server = psutil.Process(int(process.stdout.readline()))
         process.kill()
-    _, alive = psutil.wait_procs([server], timeout=20)
+    _, alive = psutil.wait_procs([server], timeout=PATIENCE_S)
     os.close(hold)
     assert alive == []

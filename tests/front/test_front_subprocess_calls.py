@@ -4,30 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 from front_support import Raw
+from waiting import PATIENCE_S, until
 
 from aisp_mcp.process import tree
-
-
-def pid_in(path: Path) -> int:
-    deadline = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        os.sched_yield()
-    return int(path.read_text())
-
-
-def gone(pid: int, started: int | None) -> bool:
-    deadline = time.monotonic() + 20
-    while tree.alive(pid, started):
-        if time.monotonic() > deadline:
-            return False
-        os.sched_yield()
-    return True
 
 
 @pytest.fixture
@@ -36,7 +19,8 @@ def held(raw: Raw, tmp_path: Path) -> int:
     os.mkfifo(tmp_path / "pipe")
     raw.handshake()
     raw.call(1, "aisp_demo_parse", {"pid_file": str(tmp_path / "pid"), "pipe": str(tmp_path / "pipe")})
-    return pid_in(tmp_path / "pid")
+    until((tmp_path / "pid").exists)
+    return int((tmp_path / "pid").read_text())
 
 
 def test_other_calls_are_answered_meanwhile_and_its_own_at_last(raw: Raw, held: int, tmp_path: Path) -> None:
@@ -60,8 +44,8 @@ def test_its_process_ends_with_the_server(raw: Raw, held: int, end: str | signal
     else:
         assert raw.process.stdin is not None
         raw.process.stdin.close()
-    raw.process.wait(timeout=20)
-    assert gone(held, started)
+    raw.process.wait(timeout=PATIENCE_S)
+    until(lambda: not tree.alive(held, started))
 
 
 def test_its_end_without_an_answer_is_an_answer(raw: Raw, tmp_path: Path) -> None:

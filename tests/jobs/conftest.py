@@ -9,7 +9,7 @@ from pathlib import Path
 
 import forks
 import pytest
-from job_helpers import until
+from waiting import until
 
 from aisp_mcp.jobs import ready
 from aisp_mcp.jobs.manager import Jobs
@@ -48,7 +48,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "home"
     monkeypatch.setenv("AISP_HOME", str(folder))
     yield folder
-    until(lambda: not [pid for pid in tree.marked("AISP_HOME", str(folder)) if tree.start_time(pid)], 15)
+    until(lambda: not [pid for pid in tree.marked("AISP_HOME", str(folder)) if tree.start_time(pid)])
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from waiting import PATIENCE_S, until
 
 from aisp_mcp.jobs import starting
 from aisp_mcp.jobs.manager import Jobs
@@ -11,15 +10,7 @@ from aisp_mcp.process import tree
 from aisp_mcp.store.records.job import Job
 
 
-def until(condition: Callable[[], object], patience_s: float = 30.0) -> None:
-    """Wait for a condition by polling; fail loudly when it never comes."""
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.005)
-
-
-def finished(jobs: Jobs, job_id: str, patience_s: float = 40.0) -> Job:
+def finished(jobs: Jobs, job_id: str, patience_s: float = PATIENCE_S) -> Job:
     """The job once it has ended."""
     until(lambda: jobs.get(job_id).state.terminal, patience_s)
     return jobs.get(job_id)

@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from job_helpers import until
+from waiting import PATIENCE_S, until
 
 from aisp_mcp.process import tree
 
@@ -43,18 +43,18 @@ class Cluster:
         self.controller("-i")
         for node in NODES:
             self.run("slurmd", "-N", node)
-        until(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == "2", 20)
+        until(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == "2")
 
     def stop(self) -> None:
         """End the daemons that were started here, each by its pid file."""
         self.ask("scancel", "--user=root")
         with contextlib.suppress(AssertionError):
-            until(lambda: not self.ask("squeue", "-h"), 10)
+            until(lambda: not self.ask("squeue", "-h"))
         for name in (*(f"slurmd-{node}" for node in NODES), "slurmctld"):
             self.end(name)
         if self.munged is not None:
             self.munged.terminate()
-            self.munged.wait(10)
+            self.munged.wait(PATIENCE_S)
 
     def end(self, name: str) -> None:
         """End one daemon and wait for it."""
@@ -63,13 +63,13 @@ class Cluster:
             pid = int(file.read_text())
             tree.kill([pid], signal.SIGTERM)
             with contextlib.suppress(AssertionError):
-                until(lambda: tree.start_time(pid) is None, 10)
+                until(lambda: tree.start_time(pid) is None)
             tree.kill([pid])
 
     def controller(self, *words: str) -> None:
         """Start slurmctld; without -i it takes its state up again."""
         self.run("slurmctld", *words)
-        until(lambda: "UP" in self.ask("scontrol", "ping"), 20)
+        until(lambda: "UP" in self.ask("scontrol", "ping"))
 
     def run(self, *words: str) -> None:
         """A command that must succeed. Its output goes to a file: a daemon must not hold a pipe open."""
@@ -107,7 +107,7 @@ class Cluster:
         words = ["munged", "-F", "-f", f"--key-file={key}", "--log-file=/dev/null", f"--seed-file={self.folder}/seed"]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.munged = subprocess.Popen([*words, f"--pid-file={self.folder}/munged.pid"], **quiet)
-        until(lambda: subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode == 0, 10)
+        until(lambda: subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode == 0)
 
     def _configure(self) -> None:
         host, here = socket.gethostname().split(".")[0], self.folder

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from job_helpers import until
+from waiting import PATIENCE_S, until
 
 INSTALL = "apt-get install -y --no-install-recommends openssh-server openssh-client"
 SSHD, SSH = shutil.which("sshd") or "/usr/sbin/sshd", shutil.which("ssh")
@@ -82,7 +82,7 @@ class Host:
         with open(self.folder / "sshd.log", "ab") as out:
             words = [*self.prefix, SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self._daemon = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        until(self._listens, 10)
+        until(self._listens)
 
     @property
     def pid(self) -> int:
@@ -95,7 +95,7 @@ class Host:
         if self._daemon:
             self.cut()
             self._daemon.terminate()
-            self._daemon.wait(10)
+            self._daemon.wait(PATIENCE_S)
             self._daemon = None
 
     def cut(self) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import forks
 import pytest
-from job_helpers import until
+from waiting import until
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.jobs import endings
@@ -42,7 +42,7 @@ def test_inprocess_runs_in_the_calling_process(jobs: Jobs) -> None:
 def test_inprocess_returns_when_the_job_has_ended(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AISP_EXECUTOR", "inprocess")
     answer = endings.failure("aisp_test_end", "j", "CRASHED", "it fell", None)
-    job = jobs.submit("aisp_test_end", {}, timeout_s=5, work=lambda _: answer)
+    job = jobs.submit("aisp_test_end", {}, timeout_s=60, work=lambda _: answer)
     assert (job.state, job.reason) == (JobState.FAILED, "CRASHED: it fell")
 
 
@@ -67,10 +67,10 @@ def test_inprocess_tells_what_a_job_waits_for(jobs: Jobs, monkeypatch: pytest.Mo
         jobs.cancel(job.id)
 
     def work(_: Job) -> str:
-        jobs.submit("aisp_test_end", {}, timeout_s=5, resources=["cpu"], work=lambda _: "", tell=tell)
+        jobs.submit("aisp_test_end", {}, timeout_s=60, resources=["cpu"], work=lambda _: "", tell=tell)
         return endings.failure("aisp_test_end", "j", "CRASHED", "it fell", None)
 
-    jobs.submit("aisp_test_end", {}, timeout_s=5, resources=["cpu"], work=work)
+    jobs.submit("aisp_test_end", {}, timeout_s=60, resources=["cpu"], work=work)
     assert told == ["queued to measure on the CPU: one job is ahead"]
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_helpers import finished, until
+from job_helpers import finished
+from waiting import until
 
 from aisp_mcp.server import registry
 from aisp_mcp.server.context import Context

@@ -8,7 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from job_helpers import finished, until
+from job_helpers import finished
+from waiting import until
 
 from aisp_mcp.errors import Refused
 from aisp_mcp.jobs.environment import passed_on, remembered

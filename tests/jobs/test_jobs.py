@@ -8,7 +8,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from job_helpers import finished, until
+from job_helpers import finished
+from waiting import until
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import NotFound

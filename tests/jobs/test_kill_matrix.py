@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_helpers import finished, until
+from job_helpers import finished
+from waiting import until
 
 from aisp_mcp.envelope import Envelope
 from aisp_mcp.errors import StoreError
@@ -159,10 +160,12 @@ def test_a_written_answer_counts_even_if_the_supervisor_died(jobs: Jobs, tmp_pat
 
 def test_time_out_with_a_daemonised_grandchild(jobs: Jobs, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    job = jobs.submit("aisp_test_daemon", {"pids": str(pids)}, timeout_s=2)
+    for timeout_s in (2, 8, 32):  # until the grandchild has begun before it
+        ended = finished(jobs, jobs.submit("aisp_test_daemon", {"pids": str(pids)}, timeout_s=timeout_s).id)
+        assert (ended.state, code_of(ended)) == (JobState.FAILED, "TIMEOUT")
+        if pids.exists():
+            break
     daemon = daemon_of(pids)
-    ended = finished(jobs, job.id)
-    assert (ended.state, code_of(ended)) == (JobState.FAILED, "TIMEOUT")
     until(lambda: gone(daemon))  # killed before, but the kernel takes its moment
 
 

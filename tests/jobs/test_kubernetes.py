@@ -12,8 +12,9 @@ from typing import Any
 
 import forks
 import pytest
-from job_helpers import answer, end_watcher, finished, submit, until
+from job_helpers import answer, end_watcher, finished, submit
 from kubernetes_api import NAMESPACE, Answer, Server
+from waiting import until
 
 from aisp_mcp.errors import AispError, Unavailable
 from aisp_mcp.jobs import pod, starting

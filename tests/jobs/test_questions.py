@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S, until
 
 from aisp_mcp.jobs import questions
 from aisp_mcp.jobs.questions import Question, Reply
@@ -16,13 +17,12 @@ YES = Reply(action="accept", content={"value": "yes"})
 
 def test_a_reply_reaches_who_asked(tmp_path: Path) -> None:
     got: list[dict[str, Reply] | None] = []
-    asker = threading.Thread(target=lambda: got.append(questions.ask(tmp_path, QUESTION, 20)))
+    asker = threading.Thread(target=lambda: got.append(questions.ask(tmp_path, QUESTION, PATIENCE_S)))
     asker.start()
-    while not questions.open_questions(tmp_path):
-        asker.join(0.01)
+    until(lambda: questions.open_questions(tmp_path))
     assert questions.reply(tmp_path, "two", YES) is False
     assert questions.reply(tmp_path, "one", YES) is True
-    asker.join(20)
+    asker.join(PATIENCE_S)
     assert got == [{"one": YES}]
     assert questions.open_questions(tmp_path) == {}
     assert questions.reply(tmp_path, "one", YES) is False

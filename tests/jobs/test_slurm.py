@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_helpers import finished, until
+from job_helpers import finished
 from slurm_cluster import Cluster, missing
 from slurm_programs import REDUCE, SUM
+from waiting import until
 
 from aisp_mcp.jobs import starting
 from aisp_mcp.jobs.manager import Jobs

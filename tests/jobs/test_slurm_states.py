@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from job_helpers import until
+from waiting import until
 
 from aisp_mcp.errors import AispError, UsageError
 from aisp_mcp.jobs.executors import handover

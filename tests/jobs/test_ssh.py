@@ -10,8 +10,9 @@ from pathlib import Path
 
 import forks
 import pytest
-from job_helpers import answer, end_watcher, finished, submit, until
+from job_helpers import answer, end_watcher, finished, submit
 from ssh_host import Host, missing
+from waiting import until
 
 from aisp_mcp.jobs.manager import Jobs
 from aisp_mcp.process import tree

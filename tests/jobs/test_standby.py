@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_helpers import finished, until
+from job_helpers import finished
+from waiting import until
 
 from aisp_mcp.jobs import ready
 from aisp_mcp.jobs.manager import Jobs

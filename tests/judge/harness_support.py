@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from aisp_mcp.judge.comparison import compare
@@ -13,7 +11,7 @@ from aisp_mcp.judge.pair import Pair
 from aisp_mcp.judge.presets import Preset
 from aisp_mcp.judge.records.verdict import Comparison
 
-LEAST = Preset("least", 1, 0.001, 1)
+LEAST = Preset("least", 1, 0.0003, 1, max_calls=12, isolated_rounds=1)
 
 PRODUCT = '''
     """A matrix product."""
@@ -28,14 +26,6 @@ PRODUCT = '''
             return a @ b
 '''
 HONEST = "def run(a, b):\n    return a @ b\n"
-
-
-def until(condition: Callable[[], object], patience_s: float = 60.0) -> None:
-    """Wait for a condition by polling; fail when it never comes."""
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.005)
 
 
 def write_pair(folder: Path, candidate: str, baseline: str = PRODUCT) -> Pair:

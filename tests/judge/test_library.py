@@ -37,7 +37,7 @@ def test_two_functions_are_judged_without_a_server_or_a_home(tmp_path: Path, hom
     comparison = compare(
         f"{slow}:total",
         f"{fast}:total",
-        inputs="x=randn(200, 400)",
+        inputs="x=randn(40, 100)",
         preset="quick",
         report=lambda done, total, message: said.append(message),
     )
@@ -46,7 +46,7 @@ def test_two_functions_are_judged_without_a_server_or_a_home(tmp_path: Path, hom
     assert comparison.ratio > 2
     assert str(comparison) == comparison.sentence
     assert "faster" in comparison.sentence
-    assert comparison.disclosed["inputs"] == "x=randn(200, 400)"
+    assert comparison.disclosed["inputs"] == "x=randn(40, 100)"
     assert comparison.log_path is not None
     assert check_chain(Path(comparison.log_path)) == comparison.log_sha256
     assert said[-1].endswith("judging")

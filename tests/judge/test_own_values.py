@@ -368,7 +368,7 @@ def test_a_checker_must_accept_the_baseline() -> None:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_quick: None) -> Path:
     for name, text in {"slow": SLOW, "fast": FAST, "wrong": WRONG, "generator": GENERATOR, "checker": CHECKER}.items():
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,7 @@ from harness_support import HONEST, LEAST, PRODUCT, judge, write_pair
 
 from aisp_mcp.errors import BenchmarkError
 from aisp_mcp.judge.audit_log import check_chain
-from aisp_mcp.judge.comparison import compare, load_libraries
+from aisp_mcp.judge.comparison import compare
 from aisp_mcp.judge.options import Options
 from aisp_mcp.judge.parent.processes.placement import measuring_cpus
 from aisp_mcp.judge.presets import Preset
@@ -50,7 +50,9 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
             return a @ b
     """
     pair = write_pair(folder, candidate, textwrap.dedent(PRODUCT) + textwrap.indent(textwrap.dedent(aside), "    "))
-    comparison = compare(pair, Options(Preset("places", 1, 0.001, 6), "small", "cpu", folder, margin=100.0))
+    comparison = compare(
+        pair, Options(Preset("places", 1, 0.001, 6, isolated_rounds=1), "small", "cpu", folder, margin=100.0)
+    )
     assert isinstance(comparison, Comparison)
     return comparison
 
@@ -85,8 +87,8 @@ def test_a_planned_look_ends_a_run_that_is_decided(tmp_path: Path) -> None:
     sleeping = PRODUCT.replace("return a @ b", "time.sleep(0.005)\n            return a @ b")
     sleeping = sleeping.replace("from aisp", "import time\n    from aisp", 1)
     slow = "import time\ndef run(a, b):\n    time.sleep(0.06)\n    return a @ b\n"
-    comparison = judge(tmp_path, slow, sleeping, Preset("looks", 5, 0.004, 1, looks=(4, 5)))
-    assert (comparison.verdict, comparison.replicates) == ("slower", 4)
+    comparison = judge(tmp_path, slow, sleeping, Preset("looks", 4, 0.004, 1, looks=(3, 4), isolated_rounds=1))
+    assert (comparison.verdict, comparison.replicates) == ("slower", 3)
     assert comparison.interval is not None
     assert comparison.interval.level > 0.95  # what an early look costs
 
@@ -199,8 +201,10 @@ def test_a_program_that_finds_no_room_on_the_device_is_not_wrong(tmp_path: Path,
     assert error.value.code == "NO_MEMORY"
 
 
-def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> None:
-    """It daemonises itself and sleeps; neither the judge's end nor the candidate's may leave it behind."""
+def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path, honest: Comparison) -> None:
+    """It daemonises itself and sleeps; neither the judge's end nor the candidate's may leave it behind. The comparison
+    before has started the processes that stay.
+    """
     fork = """
         import os, time
         def run(a, b, done=[]):
@@ -211,7 +215,6 @@ def test_a_child_process_that_stays_is_reported_and_ended(tmp_path: Path) -> Non
                     time.sleep(3600)
             return a @ b
     """
-    load_libraries(Options(LEAST, "small", "cpu", tmp_path))  # the processes that do this stay
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     comparison = judge(tmp_path, fork)
     assert "child_process" in [flag.code for flag in comparison.flags]
@@ -365,7 +368,7 @@ def test_sides_of_one_program_get_as_many_calls(tmp_path: Path) -> None:
                     a @ b
                 return a @ b
     """
-    comparison = judge(tmp_path, HONEST, uneven, Preset("least", 1, 0.02, 1))
+    comparison = judge(tmp_path, HONEST, uneven, Preset("least", 1, 0.02, 1, isolated_rounds=1))
     lines = [json.loads(line) for line in Path(str(comparison.log_path)).read_text().splitlines()]
     counts = {line["side"]: line["count"] for line in lines if line["kind"] == "round"}
     both = [counts[role] for role in BASELINES]

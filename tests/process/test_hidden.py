@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from process_helpers import until
+from waiting import PATIENCE_S, until
 
 from aisp_mcp.process import isolation, tree
 from aisp_mcp.process.isolation import Level, wrap
@@ -158,7 +158,7 @@ def test_a_server_that_begins_later_cannot_be_reached_either(user: Path) -> None
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(path))
             listener.listen()
-            output, _ = process.communicate("\n", timeout=20)
+            output, _ = process.communicate("\n", timeout=PATIENCE_S)
     assert "reached" not in output
     assert output.split()
 
@@ -226,7 +226,7 @@ def test_a_program_that_stops_its_caller_is_ended(tmp_path: Path) -> None:
     caller = f"import subprocess\nprint(subprocess.run({argv!r}, stdout=subprocess.DEVNULL).returncode, flush=True)"
     with subprocess.Popen([sys.executable, "-c", caller], stdout=subprocess.PIPE, text=True) as process:
         until(lambda: tree.stopped(process.pid))
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate(timeout=PATIENCE_S)
     assert output == f"{-signal.SIGKILL}\n"
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from process_helpers import until
+from waiting import until
 
 from aisp_mcp.errors import Unavailable
 from aisp_mcp.process import isolation, tree

@@ -47,6 +47,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("least_quick")
 def test_a_run_imports_the_projects_own_package(cli_here: Any, project: Path) -> None:
     done = cli_here("bench", "run", "--targets", "ch01:gelu", "--preset", "quick", "--json", cwd=project, timeout=200)
     result = json.loads(done.stdout)["result"]

@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from dashboard_support import HOSTILE, Dashboard, fill, fill_own
 from front_support import Cli
+from waiting import PATIENCE_S
 
 from aisp_mcp.runs.history import segments
 
@@ -212,7 +213,7 @@ def test_no_path_leads_out(shown: Dashboard) -> None:
         for path in ("/profile?id=../../etc", "/run?id=../../etc", "/job?id=..", "/flame?id=/etc/passwd"):
             assert web.get(path).status_code == 404, path
         for raw in ("/static/../site.py", "/static/%2e%2e/site.py", "/static/..%2fsite.py", "/static//etc/passwd"):
-            with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as wire:
                 head = f"GET {raw} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
                 wire.sendall(head.encode())
                 assert wire.makefile("rb").readline().split()[1] == b"404", raw

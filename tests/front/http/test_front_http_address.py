@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from http_support import Served, token_file
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_a_socket_that_was_left_over_is_taken_over_but_a_file_is_not(
     path = tmp_path / "aisp.sock"
     first = Served(address=f"unix:{path}")
     first.process.kill()
-    first.process.communicate(timeout=20)
+    first.process.communicate(timeout=PATIENCE_S)
     assert path.is_socket()
     Served(address=f"unix:{path}").stop()
     path.write_text("precious")

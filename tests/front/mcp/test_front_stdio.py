@@ -3,54 +3,36 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import forks
 import pytest
 from front_support import INITIALIZE, Raw
+from waiting import PATIENCE_S, until
 
 
 def busy(raw: Raw, tmp_path: Path) -> None:
-    """Start a tool that hears nothing for a minute, and return when it has begun."""
+    """Start a tool that hears nothing for ten minutes, and return when it has begun."""
     raw.handshake()
     raw.call(1, "aisp_demo_hold", {"ready": str(tmp_path / "begun")})
-    wait_for(tmp_path / "begun")
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        os.sched_yield()
-
-
-def ends(raw: Raw) -> float:
-    """Seconds until the process is gone."""
-    began = time.monotonic()
-    raw.process.wait(timeout=20)
-    return time.monotonic() - began
+    until((tmp_path / "begun").exists)
 
 
 def test_end_of_input_ends_the_server_although_a_tool_is_busy(raw: Raw, tmp_path: Path) -> None:
     busy(raw, tmp_path)
     assert raw.process.stdin is not None
     raw.process.stdin.close()
-    # The tool would hold it for 60 s; the promise is 1 s, the rest is for a machine that is busy with other tests.
-    assert ends(raw) < 6
-    assert raw.process.returncode == 0
+    assert raw.process.wait(timeout=PATIENCE_S) == 0  # the tool would hold it for ten minutes
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_server_although_a_tool_is_busy(raw: Raw, tmp_path: Path, number: int) -> None:
     busy(raw, tmp_path)
     raw.process.send_signal(number)
-    assert ends(raw) < 6
-    assert raw.process.returncode == 0
+    assert raw.process.wait(timeout=PATIENCE_S) == 0
 
 
 def test_a_busy_tool_keeps_nobody_waiting(raw: Raw, tmp_path: Path) -> None:
@@ -80,7 +62,7 @@ def test_standard_output_carries_the_protocol_alone(raw: Raw) -> None:
     for number, tool in enumerate(["aisp_demo_print", "aisp_demo_boom", "aisp_demo_print"], 1):
         raw.call(number, tool, {})
         assert raw.read()["id"] == number
-    out, err = raw.process.communicate(timeout=20)
+    out, err = raw.process.communicate(timeout=PATIENCE_S)
     assert out == ""
     for stray in ("stray words", "stray bytes", "stray child", "secret detail"):
         assert stray in err

@@ -266,9 +266,10 @@ def test_close(aisp_bench):
 def test_a_test_brings_its_own_generator_checker_and_tolerance(repository: Path) -> None:
     (repository / "test_thing.py").write_text(OWN.replace("EXTRA", "0"))
     source = repository / "src" / "thing.py"
-    source.write_text(FAST + "def mean(n):\n    return n / 3\n")
+    long = SLOW + "def mean(n):\n    return work(20000) * 0 + n / 3{}\n"  # enough for a round of few calls
+    source.write_text(long.format(""))
     git(repository, "commit", "-qam", "with a generator")
-    source.write_text(FAST + "def mean(n):\n    return n / 3 + 1e-8\n")
+    source.write_text(long.format(" + 1e-8"))
     code, output = run(repository, "--aisp", "--aisp-base", "HEAD")
     assert seconds(output, "test_made")
     assert "the result differs" not in output, output

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 from http_support import Served
-from job_waiting import until
+from waiting import until
 
 
 class Pool:

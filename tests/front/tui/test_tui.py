@@ -17,6 +17,7 @@ from rich.console import Console
 from screens import screen, source, until
 from textual.pilot import Pilot
 from textual.widgets import Input
+from waiting import PATIENCE_S
 
 from aisp_mcp.front.tui.app import Tui
 from aisp_mcp.front.tui.source import ListSource
@@ -240,19 +241,19 @@ def test_the_first_frame_needs_no_models_and_no_tools_and_the_view_neither_mcp_n
 def test_it_draws_and_leaves_in_a_real_terminal(seen: ListSource, tmp_path: Path) -> None:
     wire = ["tmux", "-S", str(tmp_path / "tmux")]
     command = f"{sys.executable} -m aisp_mcp.front.cli.main bench tui; echo left with $?; exec cat"
-    subprocess.run([*wire, "new-session", "-d", "-x", "80", "-y", "24", command], check=True, timeout=20)
+    subprocess.run([*wire, "new-session", "-d", "-x", "80", "-y", "24", command], check=True, timeout=PATIENCE_S)
 
     def shown() -> str:
-        return subprocess.run([*wire, "capture-pane", "-p"], capture_output=True, text=True, timeout=20).stdout
+        return subprocess.run([*wire, "capture-pane", "-p"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
 
     try:
         for words, key in (("run_benchmarks", "3"), ("2.5x", "q"), ("left with 0", "")):
             while words not in shown():
                 pass
-            subprocess.run([*wire, "send-keys", key], check=True, timeout=20)
+            subprocess.run([*wire, "send-keys", key], check=True, timeout=PATIENCE_S)
         assert "run_benchmarks" not in shown()
     finally:
-        subprocess.run([*wire, "kill-server"], check=False, timeout=20)
+        subprocess.run([*wire, "kill-server"], check=False, timeout=PATIENCE_S)
 
 
 def details(app: Tui) -> str:

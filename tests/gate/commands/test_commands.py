@@ -318,7 +318,7 @@ def test_time_of_an_orphan_is_counted(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     argv = [sys.executable, "-c", ORPHAN]
-    ran = run(argv, folder, isolation.probe().level, Limits(frozenset(os.sched_getaffinity(0)), None, 20), {})
+    ran = run(argv, folder, isolation.probe().level, Limits(frozenset(os.sched_getaffinity(0)), None, 60), {})
     assert ran.code == 0
     assert ran.cpu_s > 0.25
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from waiting import PATIENCE_S, until
 
 from aisp_mcp.judge.parent.processes import process as workers
 from aisp_mcp.judge.parent.processes import procfs as proc
@@ -81,15 +82,13 @@ def test_who_is_let_go_meanwhile_is_stopped_again(worker: WorkerProcess, monkeyp
         result = real(pids)
         monkeypatch.undo()
         proc.send(pids, signal.SIGCONT)
-        end = clock() + 5.0
-        while not any(proc.state(pid) == "R" for pid in pids) and clock() < end:
-            pass
+        until(lambda: any(proc.state(pid) == "R" for pid in pids))
         return result
 
     monkeypatch.setattr(workers.proc, "settled", settled)
     begin = clock()
     assert begin < worker.freeze() < clock()
-    assert proc.wait_stopped(proc.tree(worker.pid), 5.0)
+    assert proc.wait_stopped(proc.tree(worker.pid), PATIENCE_S)
 
 
 def test_who_dies_instead_ends_no_freezing(worker: WorkerProcess) -> None:

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 WORKER = issues.snippet("worker")
-SEVERAL_CALLS = Preset("several", 1, 0.004, 1)
+SEVERAL_CALLS = Preset("several", 1, 0.001, 1)
 
 
 def isolated(then: str) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness_support import HONEST, LEAST, PRODUCT, until, write_pair
+from harness_support import HONEST, LEAST, PRODUCT, write_pair
+from waiting import until
 
 from aisp_mcp.bench.sizes import Sizes
 from aisp_mcp.errors import BenchmarkError
@@ -86,8 +87,7 @@ class Follower:
 
     def left(self) -> psutil.Process:
         """The verifier that the last comparison has left; it may still be starting."""
-        until(self.verifiers)
-        (pid,) = self.verifiers()
+        (pid,) = until(lambda: found if len(found := self.verifiers()) == 1 else set())
         return psutil.Process(pid)
 
     def _look(self, done: float, total: float, message: str) -> None:

@@ -19,6 +19,7 @@ from aisp_mcp.judge.parent.timing.cpu import FEW_FAULTS, CpuStrategy, is_settled
 from aisp_mcp.judge.protocol.layout import Layout, TensorSpec
 from aisp_mcp.judge.protocol.messages import TOUCH
 from aisp_mcp.judge.protocol.roles import Role
+from aisp_mcp.judge.records.verdict import Comparison
 
 pytestmark = [pytest.mark.torch]
 LARGE = '''
@@ -34,23 +35,32 @@ LARGE = '''
 SAME = "def run(x):\n    return x.softmax(-1)\n"
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
-    """The log of the only comparison in the folder."""
-    [log] = folder.glob("*.rounds.jsonl")
-    return [json.loads(line) for line in log.read_text().splitlines()]
+Found = tuple[Comparison, list[dict[str, Any]]]
 
 
-@pytest.mark.parametrize("in_place", ["()", "('x',)"], ids=["inputs stay", "inputs may change"])
-def test_no_timed_round_of_a_large_output_touches_new_memory(tmp_path: Path, in_place: str) -> None:
-    judge(tmp_path, SAME, LARGE.format(in_place=in_place))
-    rounds = [row["account"]["minor_faults"] for row in records(tmp_path) if row["kind"] == "round"]
-    assert len(rounds) == 6
-    assert max(rounds) <= FEW_FAULTS  # of 2,048 for one output
+def compared(folder: Path, in_place: str) -> Found:
+    """The comparison with the same program, and its log."""
+    comparison = judge(folder, SAME, LARGE.format(in_place=in_place))
+    return comparison, [json.loads(line) for line in Path(str(comparison.log_path)).read_text().splitlines()]
 
 
-def test_memory_that_is_touched_beforehand_is_not_memory_of_the_calls(tmp_path: Path) -> None:
-    found = judge(tmp_path, SAME, LARGE.format(in_place="()"))
-    [settled] = [row for row in records(tmp_path) if row["kind"] == "settled"]
+@pytest.fixture(scope="module")
+def stays(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Of a program whose inputs stay as they are."""
+    return compared(tmp_path_factory.mktemp("stays"), "()")
+
+
+def test_no_timed_round_of_a_large_output_touches_new_memory(tmp_path: Path, stays: Found) -> None:
+    """Whether its inputs stay or may change."""
+    for _, log in (stays, compared(tmp_path, "('x',)")):
+        rounds = [row["account"]["minor_faults"] for row in log if row["kind"] == "round"]
+        assert len(rounds) == 6
+        assert max(rounds) <= FEW_FAULTS  # of 2,048 for one output
+
+
+def test_memory_that_is_touched_beforehand_is_not_memory_of_the_calls(stays: Found) -> None:
+    found, log = stays
+    [settled] = [row for row in log if row["kind"] == "settled"]
     assert found.optimized is not None
     assert found.optimized.memory.host_peak_rss is not None
     assert max(settled["touched"].values()) > 32 << 20

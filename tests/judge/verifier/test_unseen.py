@@ -47,7 +47,7 @@ def single(function: Function) -> Function:
     return lambda x: np.float64(function(x.astype(np.float32)))
 
 
-VECTOR, TALL = (10_000,), (4096, 16)
+VECTOR, TALL = (10_000,), (4096, 4)
 
 
 def refusals(shape: tuple[int, ...], dtype: str, baseline: Function, candidate: Function, seed: int = 3) -> list[str]:

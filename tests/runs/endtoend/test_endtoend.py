@@ -97,7 +97,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         for name, text in {"ops.py": OPERATIONS, "fast.py": fast, "main.py": main}.items():
             (tmp_path / name).write_text(text)
         given: dict[str, Any] = {"program": "python3 main.py", "metric": "cost"} | more
-        request = Request(**given, replace=replace, better="lower", replicates=1, timeout_s=20)
+        request = Request(**given, replace=replace, better="lower", replicates=1, timeout_s=60)
         return Turns(measuring.prepared(request, "ops.py:f", "fast.py:f"), tmp_path / "run", lambda *_: None)
 
     return written

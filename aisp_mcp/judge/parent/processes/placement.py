@@ -8,8 +8,8 @@ import os
 import random
 import select
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -88,22 +88,17 @@ def worker_cpus(threads: int, ranks: int = 1) -> frozenset[int]:
     return frozenset([*sorted(measured), *sorted(others, reverse=True)][: threads or len(measured)])
 
 
-@contextmanager
-def aside(measured: frozenset[int]) -> Iterator[None]:
+def aside(measured: frozenset[int]) -> AbstractContextManager[None]:
     """Keep this thread, and processes that it starts meanwhile, off the measured cores, if there are others."""
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, allowed - measured or allowed)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
+    return inside(allowed - measured or allowed)
 
 
 @contextmanager
-def inside(measured: frozenset[int]) -> Iterator[None]:
-    """Put the processes that this thread starts meanwhile on the measured cores."""
+def inside(cpus: Set[int]) -> Iterator[None]:
+    """Put this thread, and processes that it starts meanwhile, on these cores."""
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, measured)
+    os.sched_setaffinity(0, cpus)
     try:
         yield
     finally:
