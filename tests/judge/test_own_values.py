@@ -280,6 +280,15 @@ def test_makers_follow_their_seed(draw: Callable[[int, int], Any]) -> None:
     assert draw(1, 40) != draw(2, 40)
 
 
+@pytest.mark.parametrize("kind", ["plain", "exact", "spikes"])
+def test_words_occur_in_other_lists_and_begin_others(kind: str) -> None:
+    one, other = (set(made.words(seed, 60, kind)) for seed in (1, 2))
+    assert one & other != one
+    assert one & other
+    assert any(a != b and b.startswith(a[:4]) and len(a) > 3 for a in one for b in one)
+    assert len({word.lower() for word in one}) < len(one) or kind == "plain"
+
+
 def test_lines_that_are_repeated_fit_the_frame_that_plain_ones_settle() -> None:
     room = made.room_for(max(len(made.lines(seed, 1000)) for seed in range(4)))
     drawn = [made.lines(seed, 1000, "constant") for seed in range(40)]
