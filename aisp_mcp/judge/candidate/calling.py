@@ -27,7 +27,8 @@ from aisp_mcp.judge.protocol.module_loader import load_module, unusable
 
 # Bound before any program is loaded: one that replaced them would skip a conversion that the baseline pays for.
 _TO_ARRAY, _TO_LIST = torch.Tensor.numpy, torch.Tensor.tolist
-LISTS = {"seen": False, "demanded": False}  # whether a call has returned a list of floats, and whether all have to
+# Whether a call has returned a list or another of Python's own values, and whether all have to.
+LISTS = {"seen": False, "demanded": False}
 _INT64 = 1 << 63
 _WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # with modules in float64
 _LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compares answers of any form."  # a hint
@@ -270,28 +271,29 @@ def as_list(tensor: torch.Tensor) -> Any:
 def tensors(output: Any) -> Any:
     """The output as tensors: arrays, numbers, lists of floats, and tuples and dicts of these as themselves; texts,
     sets, records, and lists of integers or of anything else as a hash of what must be equal, and the floats and arrays
-    among them in order. Where the baseline returns a list, an array becomes one first, as its user would have to do.
-    Raises BenchmarkError BAD_OUTPUT.
+    among them in order. Numbers of numpy in lists are Python's. Where the baseline returns a list, an array becomes one
+    first, as its user would have to do. Raises BenchmarkError BAD_OUTPUT.
     """
     if LISTS["demanded"] and (isinstance(output, torch.Tensor) or _is_array(output)):
         output = output.tolist()
-    if isinstance(output, torch.Tensor):
-        return output if output.layout == torch.strided else output.to_dense()
     if isinstance(output, bool | int | float | complex):
         if isinstance(output, int) and not -_INT64 <= output < _INT64:
             raise unusable("LARGE_INTEGER", "The function returned an integer of more than 64 bits.", _LONG)
         return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
+    if isinstance(output, torch.Tensor) or _is_array(output):
+        return _as_tensor(output)
     library = _library(output)
-    if _is_array(output):
-        return _from_array(output)
     if library in ("pandas", "polars"):
         return _columns(output)
     if library == "scipy" and hasattr(output, "toarray"):
         return torch.as_tensor(output.toarray())
-    if isinstance(output, dict) and output and all(map(_is_whole, output.values())):
-        return {str(key): tensors(value) for key, value in output.items()}
+    if isinstance(output, dict) and output and not LISTS["demanded"] and all(map(_is_whole, output.values())):
+        return {str(key): _as_tensor(value) for key, value in output.items()}
     if isinstance(output, list | tuple) and output:
         kinds = {*map(type, output)}  # each step per element counts as time of the call
+        if any(map(_is_single, kinds)):
+            output = _with_own_numbers(output, len(kinds) == 1)
+            kinds = {*map(type, output)}
         if (
             not {bool} & kinds
             and any(issubclass(kind, float) for kind in kinds)
@@ -305,10 +307,40 @@ def tensors(output: Any) -> Any:
             return torch.frombuffer(floats, dtype=torch.float64)
         if kinds == {int} and isinstance(output, list):
             with suppress(OverflowError):
-                return {"hash": _digest(array("q", output).tobytes())}  # as a text takes ten times as long
+                integers = array("q", output)  # as a text takes ten times as long
+                LISTS["seen"] = True
+                return {"hash": _digest(integers.tobytes())}
         elif all(map(_is_whole, output)):
-            return tuple(map(tensors, output))
+            return tuple(map(_as_tensor, output))
+    if isinstance(output, list | tuple | dict) and output:
+        LISTS["seen"] = True
     return _encoded(output)
+
+
+def _is_single(kind: type) -> bool:
+    """Return True for types of single numbers that are not Python's own; a float64 of numpy is."""
+    if issubclass(kind, torch.Tensor):
+        return LISTS["demanded"]
+    return kind.__module__ == "numpy" and kind.__name__ != "ndarray" and not issubclass(kind, float)
+
+
+def _with_own_numbers(output: list[Any] | tuple[Any, ...], are_alike: bool) -> list[Any] | tuple[Any, ...]:
+    """The output with Python's numbers in place of numpy's: of integers and booleans in a list, and in a tuple beside
+    Python's own; of all, and of tensors, where the baseline returns values of Python. are_alike: of one type.
+    """
+    if are_alike and isinstance(output, list) and _is_array(output[0]) and output[0].dtype.kind in "iu":
+        with suppress(OverflowError):
+            return array("q", output).tolist()  # in a fifth of the time
+    is_mixed = isinstance(output, list) or not all(map(_is_whole, output)) or any(isinstance(i, float) for i in output)
+
+    def own(item: Any) -> Any:
+        is_array = _is_array(item)
+        if (is_array or isinstance(item, torch.Tensor)) and not item.shape:
+            is_own = LISTS["demanded"] or (is_array and is_mixed and item.dtype.kind in "biu")
+            return item.item() if is_own else item
+        return item
+
+    return [*map(own, output)] if isinstance(output, list) else tuple(map(own, output))
 
 
 def _library(value: Any) -> str:
@@ -326,6 +358,13 @@ def _from_array(output: Any) -> torch.Tensor:
         return torch.as_tensor(output)
     except ValueError:
         return torch.as_tensor(output.copy())
+
+
+def _as_tensor(value: Any) -> torch.Tensor:
+    """What _is_whole() accepts."""
+    if isinstance(value, torch.Tensor):
+        return value if value.layout == torch.strided else value.to_dense()
+    return _from_array(value) if _is_array(value) else tensors(value)
 
 
 def _is_whole(value: Any) -> bool:
@@ -372,8 +411,10 @@ class _Inner:
         if isinstance(value, float):
             self.floats.append(value)
             return "f"
+        if _is_array(value) and not value.shape and value.dtype.kind in "biu":
+            return self.canonical(value.item())
         if _is_whole(value):
-            self.arrays.append(tensors(value))
+            self.arrays.append(_as_tensor(value))
             return "a"
         if isinstance(value, str):
             return repr(str(value))  # numpy's own texts look different

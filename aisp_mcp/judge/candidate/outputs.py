@@ -63,7 +63,7 @@ def check_number(outputs: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
     """Raise ContractError if a call returns another number of outputs than the specification's first call."""
     if len(outputs) != len(specs):
         raise ContractError(
-            f"{len(outputs)} outputs instead of {len(specs)}; the number of values that a function returns {FIXED}"
+            f"{len(outputs)} outputs instead of the {len(specs)} that the baseline's first call returned"
         )
 
 
