@@ -187,6 +187,11 @@ JUDGED |= {
         "import numpy as np\n\ndef f(values):\n    return [[*np.cumsum(values)], {'all': np.bool_(len(values) > 9)}]\n",
         "values=list(randint(1, 1000, 500))",
     ),
+    "an array of complex numbers in place of a list": (
+        "import cmath\n\ndef f(values):\n    return [cmath.exp(1j * value) for value in values]\n",
+        "import numpy as np\n\ndef f(values):\n    return np.exp(1j * np.array(values))\n",
+        "values=list(randn(200))",
+    ),
     "an array and numbers of numpy where the baseline has lists and Python's": (
         "def f(values):\n    return any(value == 7 for value in values), sum(values)\n",
         "import numpy as np\n\ndef f(values):\n    held = np.array(values)\n    return (held == 7).any(), held.sum()\n",
@@ -317,6 +322,10 @@ WRONG = {
             "",
             "a=words(60), b=words(60)",
         ),
+    ),
+    "another mask": (
+        "import numpy as np\n\ndef f(x):\n    return np.ma.masked_greater(x, 2)\n",
+        ("import numpy as np\n\ndef f(x):\n    return np.ma.masked_greater(x, 1)\n", "", "x=np.randn(500)"),
     ),
     "the usual count": ("def f(values):\n    return 30\n", JUDGED["a count that is the same for all usual inputs"]),
     "the last of several places among equal numbers": (

@@ -149,6 +149,14 @@ def test_series_and_frames_are_compared_by_columns_and_labels() -> None:
     )
     frame = pandas.DataFrame({"x": [1, 2], "y": [0.5, 1.5]})
     assert "at ['y'] differ" in str(values.difference(decode(encode(frame)), decode(encode(frame.assign(y=1.0)))))
+    assert encode(frame.set_index([[0, 1]])) == encode(frame)
+    assert encode(frame.set_index(pandas.RangeIndex(5, 7))) != encode(frame)
+
+
+def test_a_mask_is_a_part_of_an_array() -> None:
+    one, other = (numpy.ma.masked_greater(numpy.array([1.0, 2.0, value]), 2.5) for value in (3.0, 4.0))
+    assert encode(one) == encode(other)
+    assert values.difference(decode(encode(one)), decode(encode(numpy.ma.array([1.0, 2.0, 0.0])))) is not None
 
 
 def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:

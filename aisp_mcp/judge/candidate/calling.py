@@ -32,6 +32,8 @@ LISTS = {"seen": False, "demanded": False}
 _INT64 = 1 << 63
 _WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # with modules in float64
 _LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compares answers of any form."  # a hint
+_DTYPES = {float: torch.float64, complex: torch.complex128}  # of a number that is not torch's own choice
+_LABELS = "Return it with reset_index(drop=True), as the baseline does."
 MODULES = {"widened": True}  # whether a reference gets modules in float64
 _SEED = 1  # any, and the same for baseline and candidate
 
@@ -279,7 +281,9 @@ def tensors(output: Any) -> Any:
     if isinstance(output, bool | int | float | complex):
         if isinstance(output, int) and not -_INT64 <= output < _INT64:
             raise unusable("LARGE_INTEGER", "The function returned an integer of more than 64 bits.", _LONG)
-        return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
+        return torch.tensor(output, dtype=next((_DTYPES[kind] for kind in _DTYPES if isinstance(output, kind)), None))
+    if values.is_masked(output):
+        return {name: _from_array(part) for name, part in values.unmasked(output).items()}
     if isinstance(output, torch.Tensor) or _is_array(output):
         return _as_tensor(output)
     library = _library(output)
@@ -294,17 +298,14 @@ def tensors(output: Any) -> Any:
         if any(map(_is_single, kinds)):
             output = _with_own_numbers(output, len(kinds) == 1)
             kinds = {*map(type, output)}
-        if (
-            not {bool} & kinds
-            and any(issubclass(kind, float) for kind in kinds)
-            and all(issubclass(kind, float | int) for kind in kinds)
-        ):
-            try:
-                floats = array("d", output)
-            except OverflowError:  # of an integer that is too large
-                return _encoded(output)
+        are_numbers = bool not in kinds and all(issubclass(kind, complex | float | int) for kind in kinds)
+        if are_numbers and not all(issubclass(kind, int) for kind in kinds):
             LISTS["seen"] = True
-            return torch.frombuffer(floats, dtype=torch.float64)
+            if any(issubclass(kind, complex) for kind in kinds):
+                return torch.tensor(output, dtype=torch.complex128)
+            with suppress(OverflowError):  # of an integer that is too large
+                return torch.frombuffer(array("d", output), dtype=torch.float64)
+            return _encoded(output)
         if kinds == {int} and isinstance(output, list):
             with suppress(OverflowError):
                 integers = array("q", output)  # as a text takes ten times as long
@@ -318,10 +319,10 @@ def tensors(output: Any) -> Any:
 
 
 def _is_single(kind: type) -> bool:
-    """Return True for types of single numbers that are not Python's own; a float64 of numpy is."""
+    """Return True for types of single numbers that are not Python's own; a float64 and a complex128 of numpy are."""
     if issubclass(kind, torch.Tensor):
         return LISTS["demanded"]
-    return kind.__module__ == "numpy" and kind.__name__ != "ndarray" and not issubclass(kind, float)
+    return kind.__module__ == "numpy" and kind.__name__ != "ndarray" and not issubclass(kind, float | complex)
 
 
 def _with_own_numbers(output: list[Any] | tuple[Any, ...], are_alike: bool) -> list[Any] | tuple[Any, ...]:
@@ -348,8 +349,8 @@ def _library(value: Any) -> str:
 
 
 def _is_array(value: Any) -> bool:
-    """Return True for an array or a scalar of numpy that holds numbers."""
-    return _library(value) == "numpy" and value.dtype.kind in "biufc"
+    """Return True for an array without a mask, or a scalar of numpy, that holds numbers."""
+    return _library(value) == "numpy" and value.dtype.kind in "biufc" and not values.is_masked(value)
 
 
 def _from_array(output: Any) -> torch.Tensor:
@@ -373,7 +374,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _columns(output: Any) -> Any:
-    """A series as an array, a frame as arrays by the names of its columns."""
+    """A series as an array, a frame as arrays by the names of its columns. Raises BenchmarkError LABELLED."""
+    if values.labels(output) is not None:
+        raise unusable("LABELLED", "The function returned a series or a frame whose labels are not positions.", _LABELS)
     if not hasattr(output, "columns"):
         return tensors(output.to_numpy())
     return {str(name): tensors(output[name].to_numpy()) for name in output.columns}
