@@ -323,7 +323,18 @@ WRONG = {
             "a=words(60), b=words(60)",
         ),
     ),
-    "another mask": (
+    "ranks of equal scores": (
+        "import numpy as np\n\ndef f(y, x):\n    rank = np.argsort(np.argsort(x))\n"
+        "    return (rank * y).sum() / len(x) ** 2\n",
+        (
+            "import numpy as np\n\ndef f(y, x):\n"
+            "    rank = np.array([(x < one).sum() + ((x == one).sum() - 1) / 2 for one in x])\n"
+            "    return (rank * y).sum() / len(x) ** 2\n",
+            "",
+            "y=np.bernoulli(0.3, 300), x=np.randn(300)",
+        ),
+    ),
+    "other elements that are hidden": (
         "import numpy as np\n\ndef f(x):\n    return np.ma.masked_greater(x, 2)\n",
         ("import numpy as np\n\ndef f(x):\n    return np.ma.masked_greater(x, 1)\n", "", "x=np.randn(500)"),
     ),
