@@ -103,7 +103,7 @@ def test_changes_of_libraries_own_values_are_found() -> None:
     graph = networkx.Graph([(1, 2, {"w": 0.5}), ("a", 2)])
     matrix = sparse.coo_matrix(([1, 2, 0], ([0, 0, 1], [1, 1, 0])))
     for value, keeping, changing in (
-        (frame, lambda each: each.sort_values("x"), lambda each: each.sort_values("x", inplace=True)),
+        (frame, lambda each: each.sort_values("x"), lambda each: each.update({"x": [1.0]})),
         (frame, lambda each: each.fillna(0.0), lambda each: each.insert(0, "z", 1)),
         (graph, lambda each: dict(each.degree), lambda each: each.nodes["a"].update(seen=True)),
         (graph, lambda each: each.subgraph([1, 2]), lambda each: each.edges[1, 2].update(w=1.0)),

@@ -166,9 +166,11 @@ JUDGED |= {
         "x=randn(64, 64)",
     ),
     "missing values": (
-        "import numpy as np\n\ndef f(x):\n    return np.nanmean(x, axis=0)\n",
-        "import numpy as np\n\ndef f(x):\n    known = x == x\n    return np.where(known, x, 0).sum(0) / known.sum(0)\n",
-        "x=np.randn(500, 16)",
+        "import numpy as np\n\ndef f(x):\n    means = np.full(len(x), np.nan)\n    for i in range(6, len(x)):\n"
+        "        means[i] = np.nanmean(x[i - 6:i + 1])\n    return means\n",
+        "import numpy as np\n\ndef f(x):\n    windows = np.lib.stride_tricks.sliding_window_view(x, 7)\n"
+        "    return np.concatenate([np.full(6, np.nan), np.nanmean(windows, axis=1)])\n",
+        "x=np.randn(100)",
     ),
 }
 JUDGED |= {
@@ -176,6 +178,24 @@ JUDGED |= {
         "def f(x):\n    for part in x.split(100):\n        part.clamp_(-1, 1)\n",
         "def f(x):\n    x.clamp_(-1, 1)\n",
         "x=torch.randn(2000, in_place=True)",
+    ),
+}
+JUDGED |= {
+    "numbers of numpy in place of Python's": (
+        "from itertools import accumulate\n\ndef f(values):\n"
+        "    return [[*accumulate(values)], {'all': len(values) > 9}]\n",
+        "import numpy as np\n\ndef f(values):\n    return [[*np.cumsum(values)], {'all': np.bool_(len(values) > 9)}]\n",
+        "values=list(randint(1, 1000, 500))",
+    ),
+    "an array of complex numbers in place of a list": (
+        "import cmath\n\ndef f(values):\n    return [cmath.exp(1j * value) for value in values]\n",
+        "import numpy as np\n\ndef f(values):\n    return np.exp(1j * np.array(values))\n",
+        "values=list(randn(200))",
+    ),
+    "an array and numbers of numpy where the baseline has lists and Python's": (
+        "def f(values):\n    return any(value == 7 for value in values), sum(values)\n",
+        "import numpy as np\n\ndef f(values):\n    held = np.array(values)\n    return (held == 7).any(), held.sum()\n",
+        "values=list(randint(0, 1000, 500))",
     ),
 }
 SINGULAR = "import numpy as np\n\ndef f(a):\n    return np.linalg.inv(a)\n"
@@ -212,6 +232,10 @@ JUDGED |= {
         "x=np.randint(0, 500, 2000)",
     ),
 }
+COMMON_ENDS = (
+    "def f(a, b):\n    p = q = 0\n    while p < min(len(a), len(b)) and a[p] == b[p]:\n        p += 1\n"
+    "    while q < {} and a[-1 - q] == b[-1 - q]:\n        q += 1\n    return [a[p:len(a) - q], b[p:len(b) - q]]\n"
+)
 WRONG = {
     "a list of lists where the baseline returns an array": (
         "def f(x):\n    return [[2 * v for v in row] for row in x.tolist()]\n",
@@ -255,7 +279,10 @@ WRONG = {
         "import numpy as np\n\ndef f(x):\n    return np.square(x[x > 0]) * (1 + 1e-10)\n",
         JUDGED["floats whose number depends on values, and an array of them"],
     ),
-    "no missing values": ("def f(x):\n    return x.mean(axis=0)\n", JUDGED["missing values"]),
+    "missing values that count as zeros": (
+        JUDGED["missing values"][1].replace("view(x", "view(np.nan_to_num(x)"),
+        JUDGED["missing values"],
+    ),
     "another member": (
         f"{LEVELS}def f(values):\n    return [Level(int(value > 4)) for value in values]\n",
         JUDGED["members of an enumeration"],
@@ -304,6 +331,37 @@ WRONG = {
     "another key": (
         "def f(values):\n    return {0.25: len(values), 'of': values}\n",
         ("def f(values):\n    return {0.5: len(values), 'of': values}\n", "", "values=list(randint(0, 9, 99))"),
+    ),
+    "halves that are rounded up": (
+        "import torch\n\ndef f(x):\n    return torch.floor(x * 8 + 0.5).to(torch.int8)\n",
+        ("import torch\n\ndef f(x):\n    return torch.round(x * 8).to(torch.int8)\n", "", "x=randn(64, 64)"),
+    ),
+    "a beginning and an end of two texts that overlap": (
+        COMMON_ENDS.format("min(len(a), len(b))"),
+        (COMMON_ENDS.format("min(len(a), len(b)) - p"), "", "a=text(60), b=text(50)"),
+    ),
+    "capitals that are not in usual words": (
+        "def f(a, b):\n    return sorted({*a} & {*b})\n",
+        (
+            "def f(a, b):\n    return sorted({*map(str.lower, a)} & {*map(str.lower, b)})\n",
+            "",
+            "a=words(60), b=words(60)",
+        ),
+    ),
+    "ranks of equal scores": (
+        "import numpy as np\n\ndef f(y, x):\n    rank = np.argsort(np.argsort(x))\n"
+        "    return (rank * y).sum() / len(x) ** 2\n",
+        (
+            "import numpy as np\n\ndef f(y, x):\n"
+            "    rank = np.array([(x < one).sum() + ((x == one).sum() - 1) / 2 for one in x])\n"
+            "    return (rank * y).sum() / len(x) ** 2\n",
+            "",
+            "y=np.bernoulli(0.3, 300), x=np.randn(300)",
+        ),
+    ),
+    "other elements that are hidden": (
+        "import numpy as np\n\ndef f(x):\n    return np.ma.masked_greater(x, 2)\n",
+        ("import numpy as np\n\ndef f(x):\n    return np.ma.masked_greater(x, 1)\n", "", "x=np.randn(500)"),
     ),
     "the usual count": ("def f(values):\n    return 30\n", JUDGED["a count that is the same for all usual inputs"]),
     "the last of several places among equal numbers": (

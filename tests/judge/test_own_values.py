@@ -149,6 +149,14 @@ def test_series_and_frames_are_compared_by_columns_and_labels() -> None:
     )
     frame = pandas.DataFrame({"x": [1, 2], "y": [0.5, 1.5]})
     assert "at ['y'] differ" in str(values.difference(decode(encode(frame)), decode(encode(frame.assign(y=1.0)))))
+    assert encode(frame.set_index([[0, 1]])) == encode(frame)
+    assert encode(frame.set_index(pandas.RangeIndex(5, 7))) != encode(frame)
+
+
+def test_a_mask_is_a_part_of_an_array() -> None:
+    one, other = (numpy.ma.masked_greater(numpy.array([1.0, 2.0, value]), 2.5) for value in (3.0, 4.0))
+    assert encode(one) == encode(other)
+    assert values.difference(decode(encode(one)), decode(encode(numpy.ma.array([1.0, 2.0, 0.0])))) is not None
 
 
 def test_records_scalars_and_iterators_are_compared_by_what_they_hold() -> None:
@@ -278,6 +286,15 @@ def test_only_values_without_work_left_are_plain() -> None:
 def test_makers_follow_their_seed(draw: Callable[[int, int], Any]) -> None:
     assert draw(1, 40) == draw(1, 40)
     assert draw(1, 40) != draw(2, 40)
+
+
+@pytest.mark.parametrize("kind", ["plain", "exact", "spikes"])
+def test_words_occur_in_other_lists_and_begin_others(kind: str) -> None:
+    one, other = (set(made.words(seed, 60, kind)) for seed in (1, 2))
+    assert one & other != one
+    assert one & other
+    assert any(a != b and b.startswith(a[:4]) and len(a) > 3 for a in one for b in one)
+    assert len({word.lower() for word in one}) < len(one) or kind == "plain"
 
 
 def test_lines_that_are_repeated_fit_the_frame_that_plain_ones_settle() -> None:

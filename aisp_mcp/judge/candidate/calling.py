@@ -32,6 +32,8 @@ LISTS = {"seen": False, "demanded": False}
 _INT64 = 1 << 63
 _WIDE = dict[Callable[..., Any], Callable[..., Any]]()  # with modules in float64
 _LONG = "Return its text; or give a tolerance such as --rtol 1e-9, which compares answers of any form."  # a hint
+_DTYPES = {float: torch.float64, complex: torch.complex128}  # of a number that is not torch's own choice
+_LABELS = "Return it with reset_index(drop=True), as the baseline does."
 MODULES = {"widened": True}  # whether a reference gets modules in float64
 _SEED = 1  # any, and the same for baseline and candidate
 
@@ -278,45 +280,44 @@ def as_list(tensor: torch.Tensor) -> Any:
 def tensors(output: Any) -> Any:
     """The output as tensors: arrays, numbers, lists of floats, and tuples and dicts of these as themselves; texts,
     sets, records, and lists of integers or of anything else as a hash of what must be equal, and the floats and arrays
-    among them in order. Where the baseline returns lists, arrays become lists first, as their user would have to do.
-    Raises BenchmarkError BAD_OUTPUT.
+    among them in order. Numbers of numpy in lists are Python's. Where the baseline returns lists, arrays become lists
+    first, as their user would have to do. Raises BenchmarkError BAD_OUTPUT.
     """
     _note_lists(output)
-    if LISTS["demanded"] or isinstance(output, list):
-        output = _listed(output, arrays=LISTS["demanded"])
-    if isinstance(output, torch.Tensor):
-        return output if output.layout == torch.strided else output.to_dense()
+    if LISTS["demanded"]:
+        output = _listed(output)
     if isinstance(output, bool | int | float | complex):
         if isinstance(output, int) and not -_INT64 <= output < _INT64:
             raise unusable("LARGE_INTEGER", "The function returned an integer of more than 64 bits.", _LONG)
-        return torch.tensor(output, dtype=torch.float64 if isinstance(output, float) else None)
+        return torch.tensor(output, dtype=next((_DTYPES[kind] for kind in _DTYPES if isinstance(output, kind)), None))
+    if values.is_masked(output):
+        return {name: _from_array(part) for name, part in values.unmasked(output).items()}
+    if isinstance(output, torch.Tensor) or _is_array(output):
+        return _as_tensor(output)
     library = _library(output)
-    if _is_array(output):
-        return _from_array(output)
     if library in ("pandas", "polars"):
         return _columns(output)
     if library == "scipy" and hasattr(output, "toarray"):
         return torch.as_tensor(output.toarray())
     if isinstance(output, dict) and output and all(map(_is_whole, output.values())):
-        return {str(key): tensors(value) for key, value in output.items()}
+        return {str(key): _as_tensor(value) for key, value in output.items()}
     if isinstance(output, list | tuple) and output:
         kinds = {*map(type, output)}  # each step per element counts as time of the call
-        if (
-            not {bool} & kinds
-            and any(issubclass(kind, float) for kind in kinds)
-            and all(issubclass(kind, float | int) for kind in kinds)
-        ):
-            try:
-                floats = array("d", output)
-            except OverflowError:  # of an integer that is too large
-                return _encoded(output)
-            LISTS["seen"] = True
-            return torch.frombuffer(floats, dtype=torch.float64)
+        if any(map(_is_single, kinds)):
+            output = _with_own_numbers(output, len(kinds) == 1)
+            kinds = {*map(type, output)}
+        are_numbers = bool not in kinds and all(issubclass(kind, complex | float | int) for kind in kinds)
+        if are_numbers and not all(issubclass(kind, int) for kind in kinds):
+            if any(issubclass(kind, complex) for kind in kinds):
+                return torch.tensor(output, dtype=torch.complex128)
+            with suppress(OverflowError):  # of an integer that is too large
+                return torch.frombuffer(array("d", output), dtype=torch.float64)
+            return _encoded(output)
         if kinds == {int} and isinstance(output, list):
             with suppress(OverflowError):
                 return {"hash": _digest(array("q", output).tobytes())}  # as a text takes ten times as long
         elif all(map(_is_whole, output)):
-            return tuple(map(tensors, output))
+            return tuple(map(_as_tensor, output))
     return _encoded(output)
 
 
@@ -334,17 +335,13 @@ def _holds_arrays(value: Any) -> bool:
     return isinstance(value, torch.Tensor) or (_is_array(value) and not values.is_number_or_text(type(value)))
 
 
-def _listed(value: Any, arrays: bool = True) -> Any:
-    """The value with Python's numbers in place of numpy's. arrays: and with lists in place of arrays and tensors."""
-    kinds = {*map(type, value)} if isinstance(value, list | tuple) else set()
-    if kinds <= {*values.PLAIN} and kinds:
-        return value
-    are_numbers = all(map(values.is_number_or_text, kinds))
-    if isinstance(value, list | tuple) and (arrays or are_numbers):
-        one = (lambda item: item.tolist() if hasattr(item, "tolist") else item) if are_numbers else _listed
-        return [*map(one, value)] if isinstance(value, list) else tuple(map(one, value))
-    if not arrays:
-        return value
+def _listed(value: Any) -> Any:
+    """The value with lists in place of arrays and tensors, and Python's numbers in place of numpy's."""
+    if isinstance(value, list | tuple):
+        kinds = {*map(type, value)}
+        if kinds <= {*values.PLAIN}:
+            return value
+        return [*map(_listed, value)] if isinstance(value, list) else tuple(map(_listed, value))
     if isinstance(value, Mapping):
         return {key: _listed(item) for key, item in value.items()}
     if isinstance(value, torch.Tensor):
@@ -352,13 +349,35 @@ def _listed(value: Any, arrays: bool = True) -> Any:
     return value.tolist() if _is_array(value) else value
 
 
+def _is_single(kind: type) -> bool:
+    """Return True for types of single numbers of numpy that are not Python's own; its float64 and complex128 are."""
+    return kind not in values.PLAIN and values.is_number_or_text(kind) and not issubclass(kind, float | complex | str)
+
+
+def _with_own_numbers(output: list[Any] | tuple[Any, ...], are_alike: bool) -> list[Any] | tuple[Any, ...]:
+    """The output with Python's numbers in place of numpy's, but of complex ones; in a tuple, of integers and booleans
+    beside Python's own. are_alike: of one type.
+    """
+    is_list = isinstance(output, list)
+    if are_alike and is_list and output[0].dtype.kind in "iu":
+        with suppress(OverflowError):
+            return array("q", output).tolist()  # in a fifth of the time
+    if not is_list and all(map(_is_whole, output)) and not any(isinstance(item, float) for item in output):
+        return output
+    own = (
+        item.item() if _is_single(type(item)) and item.dtype.kind in ("biuf" if is_list else "biu") else item
+        for item in output
+    )
+    return [*own] if is_list else tuple(own)
+
+
 def _library(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
 def _is_array(value: Any) -> bool:
-    """Return True for an array or a scalar of numpy that holds numbers."""
-    return _library(value) == "numpy" and value.dtype.kind in "biufc"
+    """Return True for an array without a mask, or a scalar of numpy, that holds numbers."""
+    return _library(value) == "numpy" and value.dtype.kind in "biufc" and not values.is_masked(value)
 
 
 def _from_array(output: Any) -> torch.Tensor:
@@ -369,13 +388,22 @@ def _from_array(output: Any) -> torch.Tensor:
         return torch.as_tensor(output.copy())
 
 
+def _as_tensor(value: Any) -> torch.Tensor:
+    """What _is_whole() accepts."""
+    if isinstance(value, torch.Tensor):
+        return value if value.layout == torch.strided else value.to_dense()
+    return _from_array(value) if _is_array(value) else tensors(value)
+
+
 def _is_whole(value: Any) -> bool:
     """Return True for values that are outputs of their own."""
     return isinstance(value, torch.Tensor | float | complex) or _is_array(value)
 
 
 def _columns(output: Any) -> Any:
-    """A series as an array, a frame as arrays by the names of its columns."""
+    """A series as an array, a frame as arrays by the names of its columns. Raises BenchmarkError LABELLED."""
+    if values.labels(output) is not None:
+        raise unusable("LABELLED", "The function returned a series or a frame whose labels are not positions.", _LABELS)
     if not hasattr(output, "columns"):
         return tensors(output.to_numpy())
     return {str(name): tensors(output[name].to_numpy()) for name in output.columns}
@@ -416,7 +444,7 @@ class _Inner:
         if values.is_number_or_text(type(value)) and _library(value) == "numpy":
             return self.canonical(value.tolist())
         if _is_whole(value):
-            self.arrays.append(tensors(value))
+            self.arrays.append(_as_tensor(value))
             return "a"
         if isinstance(value, str):
             return repr(str(value))  # numpy's own texts look different

@@ -70,7 +70,7 @@ def check_form(outputs: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
         raise ContractError(f"it returns {_of_keys(found)}, and the baseline {_of_keys(promised)}")
     if len(outputs) != len(specs):
         raise ContractError(
-            f"{len(outputs)} outputs instead of {len(specs)}; the number of values that a function returns {FIXED}"
+            f"{len(outputs)} outputs instead of the {len(specs)} that the baseline's first call returned"
         )
 
 

@@ -192,11 +192,24 @@ def _array(value: Any, buffers: list[bytes]) -> Any:
         return ["v", list(value.shape), *([name, _array(value[name], buffers)] for name in names)]
     if value.dtype.kind not in _KINDS:
         return _tree(value.tolist(), buffers)
+    if is_masked(value):
+        return ["d", *([name, _array(part, buffers)] for name, part in unmasked(value).items())]
     if type(value).__name__ != "ndarray" and not value.shape:
         return _tree(value.item(), buffers)
     native = value.astype(value.dtype.newbyteorder("="))
     buffers.append(native.tobytes())
     return ["a", native.dtype.str, list(native.shape), len(buffers)]
+
+
+def is_masked(value: Any) -> bool:
+    """Return True for an array of numpy with a mask."""
+    return type(value).__module__.startswith("numpy.ma") and hasattr(value, "filled")
+
+
+def unmasked(value: Any) -> dict[str, Any]:
+    """The values of an array with a mask, 0 where they are masked, and where that is."""
+    nowhere = (value.data != value.data) & False
+    return {"values": value.filled(0), "masked": nowhere | value.mask}
 
 
 def _tensor(value: Any, buffers: list[bytes]) -> Any:
@@ -212,9 +225,24 @@ def _tensor(value: Any, buffers: list[bytes]) -> Any:
 def _table(value: Any, buffers: list[bytes]) -> Any:
     """A series or a frame as a dict of its columns, and of its labels if they say more than the position."""
     columns = {str(name): value[name] for name in value.columns} if hasattr(value, "columns") else {"values": value}
-    if type(labels := getattr(value, "index", None)).__module__.startswith("pandas") and not hasattr(labels, "step"):
-        columns["labels"] = labels
-    return ["d", *([name, _array(column.to_numpy(), buffers)] for name, column in columns.items())]
+    named = [[name, _array(column.to_numpy(), buffers)] for name, column in columns.items()]
+    said = labels(value)
+    return ["d", *named, *([] if said is None else [["labels", _array(said, buffers)]])]
+
+
+def labels(value: Any) -> Any:
+    """The labels of a series or a frame of pandas as an array; None if they are the positions. These may be of a type
+    of their own, and of another where they only happen to be.
+    """
+    index: Any = getattr(value, "index", None)
+    if not type(index).__module__.startswith("pandas"):
+        return None
+    held = index.to_numpy()
+    if held.dtype.kind not in "iu":
+        return held
+    held = held.astype("int64")
+    are_positions = not len(held) or (held[0] == 0 and bool((held[1:] - held[:-1] == 1).all()))
+    return None if are_positions else held
 
 
 def _sparse(value: Any, buffers: list[bytes]) -> Any:

@@ -120,13 +120,17 @@ def with_and_without_host(text: str, verdict: Verdict, ratio: float | None, *, r
 
 
 KINDS = {
-    "exact": "small integers",
+    "exact": "small integers or fractions",
     "spikes": "values with outliers",
     "zeros": "mostly zeros",
     "missing": "missing values (NaN)",
     "offset": "values far from 0 for their spread",
     "tiny": "tiny values",
     "constant": "equal values",
+    "sorted": "sorted values",
+    "ties": "values with ties",
+    "skewed": "mostly one value",
+    "two": "two values",
     "thousands": "values in the thousands",
     "large": "large values",
     "huge": "huge values",

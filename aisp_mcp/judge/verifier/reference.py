@@ -74,7 +74,9 @@ def _called(spec: Benchmark, tensors: dict[str, Any], in_parts: bool) -> Any:
 
 
 def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
-    """Change each element of the floating-point and complex tensors by a share of it, drawn between low and high."""
+    """Change each element of the floating-point and complex tensors by a share of it, drawn between low and high; equal
+    ones alike where they have ties.
+    """
     import torch
 
     draws: dict[Any, Any] = {}  # generator by device
@@ -84,7 +86,8 @@ def disturb(tensors: Iterable[Any], seed: int, low: float, high: float) -> None:
             draws[device] = draws.get(device) or torch.Generator(device=device).manual_seed(seed)
             for (part,) in pieces(tensor):
                 by = torch.empty(part.shape, dtype=torch.float64, device=device)
-                part.mul_(by.uniform_(low, high, generator=draws[device]).add_(1.0))
+                by.uniform_(low, high, generator=draws[device])
+                part.mul_(walks.alike(by, part).add(1.0))
 
 
 class ReferenceEvaluator:

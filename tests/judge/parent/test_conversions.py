@@ -89,4 +89,4 @@ def test_a_kind_of_inputs_that_looks_slower_is_timed_again(disturbed: int, ratio
     run.options = SimpleNamespace(device="cpu")  # type: ignore[assignment]
     run.time_kinds()
     found = {name: row[0] / row[2] for name, row in run.driver.result.kinds.items()}
-    assert found == pytest.approx({"plain": 2.0, "zeros": ratio, "spikes": 2.0})
+    assert found == pytest.approx({"plain": 2.0, "skewed": ratio, "ties": 2.0})

@@ -96,11 +96,20 @@ def test_kinds_are_timed_again_where_they_look_worse_or_the_baselines_differ() -
     assert not values.looks_worse([1.0, 1.0, 0.4, 0.26], PLAIN)
 
 
-def test_later_replicates_leave_out_the_kinds_on_which_one_gained_as_much() -> None:
-    """In a stand-in for the processes, only values with outliers take the candidate as long as the baseline."""
+@pytest.mark.parametrize(
+    ("facts", "names"),
+    [({"inputs_not_tested": {"thousands": "not finite"}}, ["spikes", "zeros"]), ({}, ["ties", "skewed"])],
+    ids=["floats", "integers"],
+)
+def test_later_replicates_leave_out_the_kinds_on_which_one_gained_as_much(
+    facts: dict[str, Any], names: list[str]
+) -> None:
+    """In a stand-in for the processes, only values with outliers take the candidate as long as the baseline. Of
+    integers, these are values with ties.
+    """
     filled: list[str] = []
     session = SimpleNamespace(
-        adversarial=["spikes", "zeros"], opened={"goal": "speed", "facts": {}}, as_quick_kinds=set(),
+        adversarial=["spikes", "zeros"], opened={"goal": "speed", "facts": facts}, as_quick_kinds=set(),
         random=random.Random(1), options=SimpleNamespace(device="cpu"),
     )  # fmt: skip
 
@@ -116,8 +125,8 @@ def test_later_replicates_leave_out_the_kinds_on_which_one_gained_as_much() -> N
         )  # fmt: skip
         ReplicateRun(driver, cast(Any, SimpleNamespace(run_round=run_round))).time_kinds()
     assert [*Counter(filled).items()] == [("plain", 12), ("spikes", 12), ("zeros", 1)]
-    assert [len(runs[0].kinds[name]) for name in ("plain", "spikes", "zeros")] == [4, 4, 3]
-    assert values.worse_kinds(runs).keys() == {"spikes"}
+    assert [len(runs[0].kinds[name]) for name in ("plain", *names)] == [4, 4, 3]
+    assert values.worse_kinds(runs).keys() == {names[0]}
 
 
 SORTS = "import torch\n\ndef f(x):\n    for _ in range({}):\n        x.sort()\n    return x.sort().values\n"

@@ -23,7 +23,7 @@ from aisp_mcp.judge.parent.session import ComparisonAborted, Session
 from aisp_mcp.judge.parent.timing.driver import Driver
 from aisp_mcp.judge.parent.timing.strategy import Strategy
 from aisp_mcp.judge.presets import ROUNDS_PER_PALINDROME
-from aisp_mcp.judge.protocol.draws.rng import BEYOND, ENDS, battery
+from aisp_mcp.judge.protocol.draws.rng import BEYOND, ENDS, OF_INTEGERS, battery
 from aisp_mcp.judge.protocol.layout import Layout
 from aisp_mcp.judge.protocol.messages import OpenAnswer
 from aisp_mcp.judge.protocol.roles import BASELINES, Role
@@ -301,17 +301,20 @@ class ReplicateRun:
         is_short = call_s <= (KINDS_CALL_S if driver.result.index else KINDS_FIRST_CALL_S)
         if self.options.device != "cpu" or session.opened["goal"] != "speed" or not session.adversarial or not is_short:
             return
-        is_bounded = "larger" in session.opened["facts"].get("inputs_not_tested", {})
+        untested = session.opened["facts"].get("inputs_not_tested", {})
+        is_bounded = "larger" in untested
+        names = {} if is_bounded or "thousands" in {*session.adversarial, *untested} else OF_INTEGERS
         known, kinds = session.as_quick_kinds, driver.result.kinds
         timed = [mode for mode in session.adversarial if mode not in ENDS] + [BEYOND] * is_bounded
-        modes = [mode for mode in timed if mode not in known]
+        modes = [mode for mode in timed if names.get(mode, mode) not in known]
         for mode in ["plain", *modes] if modes else ():
+            name = names.get(mode, mode)
             try:
-                kinds[mode] = self._time_kind(mode, kinds.get("plain"))
+                kinds[name] = self._time_kind(mode, kinds.get("plain"))
             except ComparisonAborted:
                 if mode != BEYOND:
                     raise
-                known.add(mode)
+                known.add(name)
         known |= {mode for mode in kinds if not values.is_worse(kinds[mode], kinds["plain"])}
 
     def _time_kind(self, mode: str, plain: Sequence[float] | None) -> list[float]:

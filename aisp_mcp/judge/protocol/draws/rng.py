@@ -23,7 +23,7 @@ from aisp_mcp.judge.protocol.draws import drawing, near, textures
 MODES = ("plain", "exact", "spikes", "zeros", "tiny", "constant")
 # Of floats, or of integers and texts; for a sentence.
 MEANINGS = {
-    "exact": "small integers, or sorted",
+    "exact": "small integers or fractions, or sorted",
     "spikes": "outliers, or ties",
     "zeros": "mostly zeros, or skewed",
     "tiny": "near 0, or of two values",
@@ -36,6 +36,8 @@ MEANINGS = {
     "lowest": "integers at the lower end of their range",
     "highest": "integers at the upper end of their range",
 }
+# What these kinds are where no input is of floats.
+OF_INTEGERS = {"exact": "sorted", "spikes": "ties", "zeros": "skewed", "tiny": "two"}
 # Inputs on which the baseline must be tried first, since its output may not be finite. The size of their values is the
 # largest finite number to this power, and at most THOUSANDS of thousands: squares of huge ones overflow, and those of
 # large ones do not. In float64, in which outputs are compared, none is huge.
@@ -54,6 +56,7 @@ BEYOND, BEYOND_TIMES = "beyond", 1000.0
 # bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
 BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
 WIDE = 2.0  # rows may have a texture if the bounds of the range differ by at least this factor
+EXACT_PARTS = (1, 1, 1, 2, 4, 16)  # of one, of which exact values are multiples
 Range = tuple[float, float]
 
 
@@ -95,6 +98,7 @@ class CallRng:
         self._draw = random.Random(seed)
         self.kind, self._alike = mode, alike
         self.draws, self._changed, self._own = 0, changed, random.Random(seed ^ 1)
+        self._common = self._own.getrandbits(63)
         self._secret = secret_statistics and mode == "plain"
 
     def _generator(self) -> Any:
@@ -222,11 +226,14 @@ class CallRng:
         return _BOOLEANS.get(self.kind, _plain)(values, self._draw) if any_values and values.numel() > 1 else values
 
     def seed(self) -> int:
-        return self._draw.getrandbits(63)
+        """A seed of a value; where parts have ties or are equal, one for all values of a call, which are then alike."""
+        return self._common if self.kind in ("spikes", "constant") else self._draw.getrandbits(63)
 
     def way(self) -> int | None:
         """The way in which a value that was made of the last seed() differs; None if it does not."""
         self.draws += 1
+        if self.kind == "spikes" and self.draws > 1:
+            return self._draw.randint(-256, 255)
         return self._changed[1] if self._changed and self._changed[0] == self.draws - 1 else None
 
     def _near(self, values: Any, change: near.Change | None) -> Any:
@@ -250,9 +257,11 @@ def _plain(values: Any, _: random.Random) -> Any:
     return values
 
 
-def _exact(values: Any, _: random.Random) -> Any:
-    """Small integers: sums and products are exact, so a narrower format shows at once."""
-    return values.mul(3).round_().clamp_(-8, 8)
+def _exact(values: Any, draw: random.Random) -> Any:
+    """Small integers, or halves to sixteenths: sums and products are exact, so a narrower format shows at once, and
+    some lie between two integers.
+    """
+    return values.mul(3).round_().clamp_(-8, 8).div_(draw.choice(EXACT_PARTS))
 
 
 def _spikes(values: Any, draw: random.Random) -> Any:

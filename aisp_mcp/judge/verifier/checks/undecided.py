@@ -5,8 +5,9 @@ computed values. Where two of them are equal, or differ by roundings, several an
 one of them. It shows which: its answer changes there once its inputs are moved by roundings, or once the points are
 given in another order.
 
-- Roundings move equal values alike and leave small integers where they are, so ties among the inputs themselves, and
-  between an input and a number in the program, stay ties: `x > 0` in place of `x >= 0` is as wrong as before.
+- Roundings move equal values alike and leave small integers and halves where they are, so ties among the inputs
+  themselves, and between an input and a number in the program, stay ties: `x > 0` in place of `x >= 0` is as wrong as
+  before.
 - An axis can be permuted if that permutes the baseline's output on plain inputs, leaves it as it is, or names the same
   elements by their new positions. Then the order of equal elements is all that a permutation changes on other inputs.
 """
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aisp_mcp.errors import BenchmarkError
+from aisp_mcp.judge.protocol.draws.rng import EXACT_PARTS
 from aisp_mcp.judge.protocol.module_loader import flatten
 from aisp_mcp.judge.verifier.checks import values
 from aisp_mcp.judge.verifier.checks.kinds import Kind, kind_of
@@ -301,7 +303,7 @@ def apart(one: Any, other: Any) -> Any:
 
 def moved(name: str, value: Any, count: float, eps: float, generator: Any) -> Any:
     """The input with its floats off by up to so many roundings of eps, equal ones by the same share, and small integers
-    as they are.
+    and exact parts of them as they are.
     """
     import torch
 
@@ -314,7 +316,8 @@ def moved(name: str, value: Any, count: float, eps: float, generator: Any) -> An
     bits = wide.abs().view(torch.int64) * key
     share = ((bits ^ (bits >> 29)) * key >> 11).double() * 2.0**-52
     off = wide * (1.0 + share * min(count * eps, max(eps, NARROW)))
-    off = off.where((wide != wide.round()) | (wide.abs() > SMALL), wide)
+    parts = wide * max(EXACT_PARTS)
+    off = off.where((parts != parts.round()) | (wide.abs() > SMALL), wide)
     if not value.is_complex():
         return off.to(value.dtype)
     return torch.view_as_complex(off.unflatten(-1, (-1, 2)).contiguous()).reshape(value.shape).to(value.dtype)

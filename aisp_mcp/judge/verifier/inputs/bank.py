@@ -337,7 +337,7 @@ class CheckedCall:
 
     @property
     def on(self) -> str:
-        """The kind of its inputs, for a sentence: `on exact inputs (small integers, or sorted)`."""
+        """The kind of its inputs, for a sentence: `on exact inputs (small integers or fractions, or sorted)`."""
         if near.parts_of(self.seed)[1] is not None:
             return "on inputs that differ from those of the call before in a part of one of them"
         return f"on {self.mode} inputs{f' ({MEANINGS[self.mode]})' if self.mode in MEANINGS else ''}"

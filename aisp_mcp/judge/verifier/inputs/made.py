@@ -20,6 +20,8 @@ from aisp_mcp.judge.verifier.checks import values
 LEAST_NODES = 3  # of a graph in which an edge can go elsewhere
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 OTHERS = LETTERS.upper() + string.digits + string.punctuation + "\t\n"
+COMMON = ["the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on", "not"]
+ENDINGS = ("s", "ed", "er", "ing", "ly")
 SEPARATORS = (" ", " ", "  ", "\t", ", ", "-", ". ", " 7_")
 ROOM, LEAST_ROOM = 2, 4096  # a frame holds so many times the largest of a few draws, and this many bytes more
 FRAMES: dict[str, int] = {}  # bytes by input, once they are settled
@@ -116,11 +118,15 @@ def call(path: str, name: str, seed: int, n: int) -> Any:
 
 
 def near(value: Any, way: int | None) -> Any:
-    """The value with another part in its middle, or two exchanged, as in draws/near.py. way: None to leave it."""
+    """The value with another part in its middle, or two exchanged, as in draws/near.py. way: None to leave it; of a
+    text or a list, a negative one rotates it.
+    """
     if way is None:
         return value
     if isinstance(value, str):
-        return "".join(_near_items([*value], way))
+        return "".join(near([*value], way))
+    if way < 0 and isinstance(value, list):
+        return value[way % len(value) :] + value[: way % len(value)]
     if isinstance(value, list):
         return _near_items(value, way)
     if isinstance(value, dict):
@@ -163,9 +169,15 @@ def text(seed: int, n: int, alphabet: str = "", kind: str = "plain") -> str:
 
 
 def words(seed: int, n: int, kind: str = "plain") -> list[str]:
-    """n words, a few of them frequent, as in a language."""
+    """n words as in a language: a few are frequent, some of these are the same for all seeds, and some words begin with
+    another. Of the other kinds, some begin with a capital as well.
+    """
     draw = random.Random(seed)
-    known = ["".join(draw.choices(LETTERS, k=draw.randint(1, 10))) for _ in range(max(n // 8, 2))]
+    common = COMMON[: max(n // 24, 1)]
+    stems = ["".join(draw.choices(LETTERS, k=draw.randint(1, 10))) for _ in range(max(n // 16, 1))]
+    known = [*draw.sample(common, len(common)), *stems, *(stem + draw.choice(ENDINGS) for stem in stems)]
+    if kind != "plain":
+        known = [each for word in known for each in {word: 0, draw.choice((word, word.title())): 0}]
     return _chosen(draw, known, n, kind, [1 / rank for rank in range(1, len(known) + 1)])
 
 
@@ -174,7 +186,7 @@ def lines(seed: int, n: int, kind: str = "plain") -> str:
     ones, equal, or without an end.
     """
     draw = random.Random(seed)
-    every = iter(words(draw.getrandbits(60), 8 * n))
+    every = iter(words(draw.getrandbits(60), 8 * n, "plain" if kind == "plain" else "mixed"))
     between = (" ",) if kind == "plain" else SEPARATORS
     made = ["".join(next(every) + draw.choice(between) for _ in range(draw.randint(0, 8))) for _ in range(n)]
     if kind == "plain":
