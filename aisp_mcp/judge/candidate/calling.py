@@ -441,17 +441,17 @@ class _Inner:
         if isinstance(value, float):
             self.floats.append(value)
             return "f"
-        if values.is_number_or_text(type(value)) and _library(value) == "numpy":
-            return self.canonical(value.tolist())
-        if _is_whole(value):
-            self.arrays.append(_as_tensor(value))
-            return "a"
         if isinstance(value, str):
             return repr(str(value))  # numpy's own texts look different
         if value is None or isinstance(value, bool | bytes):
             return repr(value)
         if isinstance(value, int):
             return hex(value)  # Python shows no decimal digits of the largest
+        if not isinstance(value, complex) and values.is_number_or_text(type(value)):  # of numpy
+            return self.canonical(value.tolist())
+        if _is_whole(value):
+            self.arrays.append(_as_tensor(value))
+            return "a"
         if isinstance(value, list | tuple):
             return f"{'l' if isinstance(value, list) else 't'}({','.join(map(self.canonical, value))})"
         if isinstance(value, Mapping):

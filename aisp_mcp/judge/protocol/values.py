@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import math
+import sys
 from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +33,7 @@ SCALARS = (
     "uuid",
 )  # modules whose values are compared by their repr
 _KINDS = "biufcUSmM"  # of arrays
+_NO_NUMBERS = "gGOV"  # of numpy: wider than Python's numbers, objects and records
 _INT64 = 1 << 63
 AFTERWARDS = "afterwards"  # ends the name of what a call leaves in an argument, which is a part of its answer
 RETURN = "Return its parts, as numbers, texts, lists, dicts or dataclasses."  # a hint
@@ -64,10 +67,15 @@ def decode(data: bytes) -> Any:
         raise ValueError(f"the bytes are no value: {error}") from error
 
 
-def is_number_or_text(kind: type) -> bool:
-    """Return True for types of single numbers and texts: Python's own, and numpy's."""
-    bases = {base.__name__ for base in kind.__mro__} if kind.__module__ == "numpy" else set()
-    return kind in PLAIN or ("generic" in bases and "void" not in bases)
+@cache
+def is_number_or_text(kind: Any) -> bool:
+    """Return True for types of single numbers and texts: Python's own, and those of numpy that become these. What
+    inherits from them is none.
+    """
+    if kind in PLAIN or kind.__module__ != "numpy":
+        return kind in PLAIN
+    numpy = sys.modules["numpy"]
+    return kind in numpy.sctypeDict.values() and numpy.dtype(kind).char not in _NO_NUMBERS
 
 
 def is_plain(value: Any) -> bool:
