@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +33,7 @@ SCALARS = (
 )  # modules whose values are compared by their repr
 _KINDS = "biufcUSmM"  # of arrays
 _NO_NUMBERS = "gGOV"  # of numpy: wider than Python's numbers, objects and records
+_KNOWN = dict[type, bool]()  # types of single numbers and texts, and others
 _INT64 = 1 << 63
 AFTERWARDS = "afterwards"  # ends the name of what a call leaves in an argument, which is a part of its answer
 RETURN = "Return its parts, as numbers, texts, lists, dicts or dataclasses."  # a hint
@@ -67,15 +67,14 @@ def decode(data: bytes) -> Any:
         raise ValueError(f"the bytes are no value: {error}") from error
 
 
-@cache
-def is_number_or_text(kind: Any) -> bool:
+def is_number_or_text(kind: type) -> bool:
     """Return True for types of single numbers and texts: Python's own, and those of numpy that become these. What
     inherits from them is none.
     """
-    if kind in PLAIN or kind.__module__ != "numpy":
-        return kind in PLAIN
-    numpy = sys.modules["numpy"]
-    return kind in numpy.sctypeDict.values() and numpy.dtype(kind).char not in _NO_NUMBERS
+    if kind not in _KNOWN:
+        types = sys.modules["numpy"].sctypeDict.values() if kind.__module__ == "numpy" else ()
+        _KNOWN[kind] = kind in PLAIN or (kind in types and sys.modules["numpy"].dtype(kind).char not in _NO_NUMBERS)
+    return _KNOWN[kind]
 
 
 def is_plain(value: Any) -> bool:

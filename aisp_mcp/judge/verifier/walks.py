@@ -25,9 +25,10 @@ from aisp_mcp.judge.verifier.inputs.files import copied_inputs
 CHANGE, MOST = 2.0**-7, 0.75
 # Error of a sum, as a share of it, that roundings of one sign reach at most: longer sums in float32 use lanes. Chosen.
 MOST_STRAIGHT = 1e-3
-# Share of the elements of an input that are exact, above which ties among them are kept, and the parts of one up to
-# which they are. Chosen: of bfloat16, a few of the plain values are exact; outliers are 100.
-MOST_EXACT, MOST_TIED = 0.5, 1 << 11
+# Share of the elements of an input that are exact, above which ties among them are kept, and the size up to which they
+# are. Chosen: of bfloat16, a few of the plain values are exact; exact ones are drawn up to 8, and outliers are 100, of
+# which a small matrix may be full.
+MOST_EXACT, MOST_TIED = 0.5, 8.0
 
 Run = Callable[[dict[str, Any]], Any]
 Axes = Mapping[str, Sequence[int]]  # axes that the outputs sum over, by input
@@ -70,7 +71,7 @@ def alike(shares: Any, values: Any) -> Any:
     if values.is_complex():
         return shares
     parts = (values.double() * max(EXACT_PARTS)).abs()
-    is_exact = (parts == parts.round()) & (parts <= MOST_TIED)
+    is_exact = (parts == parts.round()) & (values.abs() <= MOST_TIED)
     if float(is_exact.double().mean()) <= MOST_EXACT:
         return shares
     return shares.where(~is_exact, shares.flatten()[parts.where(is_exact, 0.0).long() % shares.numel()])
