@@ -81,7 +81,7 @@ class Values:
 
 @dataclass
 class Aside:
-    """What one side did beside what is counted. build_s: of its build. first: metric of its first run, which is not
+    """Facts of one side beside what is counted. build_s: of its build. first: metric of its first run, which is not
     counted. left: least number of processes that a run left running. printed: hashes of its outputs.
     """
 

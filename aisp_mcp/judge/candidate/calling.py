@@ -84,10 +84,8 @@ class Steps(NamedTuple):
 
     def is_done(self, output: Any) -> bool:
         """Return True for an output that holds no work that is still to do: a tensor, an array, or a value of Python's
-        own types. Its conversion is no part of a call's time; that of an array into a demanded list is.
+        own types. Its conversion is no part of a call's time.
         """
-        if self.becomes_list(output):
-            return False
         if isinstance(output, torch.Tensor) or _is_array(output):
             return bool(getattr(output, "layout", torch.strided) == torch.strided)
         return values.is_plain(output)
@@ -114,7 +112,7 @@ class ValueSteps(Steps):
         return [*map(self.tensors, outputs)]
 
     def is_done(self, output: Any) -> bool:
-        return bool(VALUES["plain"]) and values.is_plain(output) and not self.becomes_list(output)
+        return bool(VALUES["plain"]) and values.is_plain(output)
 
 
 def _frame(data: bytes) -> bytearray:
@@ -389,7 +387,7 @@ def _from_array(output: Any) -> torch.Tensor:
 
 
 def _as_tensor(value: Any) -> torch.Tensor:
-    """What _is_whole() accepts."""
+    """The tensor of a value that _is_whole() accepts."""
     if isinstance(value, torch.Tensor):
         return value if value.layout == torch.strided else value.to_dense()
     return _from_array(value) if _is_array(value) else tensors(value)

@@ -57,11 +57,7 @@ from aisp_mcp.judge.verifier.serving import ServingTruth
 # Of answers computed ahead for all replicates that start together
 # (docs/decisions/0024-compute-reference-answers-ahead.md).
 AHEAD_BYTES = 4 << 30
-OF_ANY_FORM = (
-    "VARYING_SHAPE",
-    "LARGE_INTEGER",
-    "LABELLED",
-)  # errors about outputs that tensors cannot hold and frames can
+OF_ANY_FORM = ("VARYING_SHAPE", "LARGE_INTEGER", "LABELLED")  # errors about outputs that only frames can hold
 _WITHOUT_MEMORY = "Inputs, outputs and their float64 reference do not fit into memory at this size: {}"
 _SMALLER = "Choose a smaller size (--size NAME=VALUE). Checking takes over fifteen times the memory of one call."
 

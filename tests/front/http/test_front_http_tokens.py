@@ -48,7 +48,7 @@ def about(pid: int) -> bytes:
 
 
 def processes_of(job: str) -> list[bytes]:
-    """What is known about those of a job."""
+    """Command line and environment of each process of a job."""
     texts = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):

@@ -420,7 +420,7 @@ print(os.read(read, 20).decode())
 
 
 def test_orphans_count_and_are_ended(tmp_path: Path) -> None:
-    """Where the gate starts programs: whole steps of this would take seconds."""
+    """Run by the process that starts programs for the gate: whole steps of this would take seconds."""
     argv = [sys.executable, "-I", "-S", "-c", f"MB = 20{ORPHANS}"]
     files = {name: str(tmp_path / name) for name in ("out", "err")}
     request = {"argv": argv, "cwd": str(tmp_path), "env": {}, "timeout_s": 60, **files}

@@ -51,7 +51,7 @@ def stays(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def test_no_timed_round_of_a_large_output_touches_new_memory(tmp_path: Path, stays: Found) -> None:
-    """Whether its inputs stay or may change."""
+    """Neither of a program whose inputs stay, nor of one whose inputs may change."""
     for _, log in (stays, compared(tmp_path, "('x',)")):
         rounds = [row["account"]["minor_faults"] for row in log if row["kind"] == "round"]
         assert len(rounds) == 6
