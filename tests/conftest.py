@@ -57,6 +57,15 @@ def pytest_runtest_setup() -> None:
         torch.set_num_threads(1)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """A tool that a test leaves behind fails that test, not another one later in the same process."""
+    answer = yield
+    left = [tool.name for tool in registry.loaded() if not tool.fn.__module__.startswith("aisp_mcp.")]
+    assert not left, f"{item.nodeid} leaves the tools {left[:3]}; take cli_here or demo_tools"
+    return answer
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     """The server runs on asyncio, so do its tests."""
@@ -84,6 +93,7 @@ def demo_tools(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     load_catalog(dataclasses.replace(Settings.from_env({}), tool_modules=""))
     monkeypatch.setattr(registry, "_TOOLS", dict(registry._TOOLS))
     monkeypatch.setattr(registry, "_ALIASES", dict(registry._ALIASES))
+    monkeypatch.setattr(registry, "_load", None)  # a command that is called here would leave its loader
     tool_modules.register("front_tools")
     yield
     sys.modules.pop("front_tools", None)

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from aisp_mcp.errors import AispError, NotFound, StoreError, UsageError
-from aisp_mcp.front.cli import main as cli
 from aisp_mcp.gate.keep import decide, runner, trees
 from aisp_mcp.gate.keep.records import Kept
 from aisp_mcp.gate.keep.step import Request, step
@@ -478,11 +477,11 @@ def test_arguments_that_cannot_be_read_are_refused(call: Callable[[], object], w
         call()
 
 
-def test_the_command_exits_with_the_answer(repo: Path, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_exits_with_the_answer(repo: Path, cli_here: Any) -> None:
     commit(repo, train=EXACT)
     edit(repo, "80", "95")
     options = ["--metric", "score: ([0-9]+)", "--better", "higher", "--require", "score >= 90", "--json"]
-    assert cli.main(["keep", *options, "--", "sh", "train.sh"]) == 0
-    assert json.loads(capfd.readouterr().out)["result"]["outcome"] == "keep"
+    done = cli_here("keep", *options, "--", "sh", "train.sh")
+    assert (done.returncode, json.loads(done.stdout)["result"]["outcome"]) == (0, "keep")
     edit(repo, "echo", "exit 1; echo")
-    assert cli.main(["keep", *options, "sh", "train.sh"]) == 5
+    assert cli_here("keep", *options, "sh", "train.sh").returncode == 5

@@ -88,7 +88,7 @@ def test_a_candidate_that_keeps_an_input_of_its_first_call_is_found(cli_here: An
     (suite / "ch01" / "optimized_rotated.py").write_text(FIRST)
     done = cli_here("bench", "fuzz", "ch01:rotated", "--bench-root", str(suite), "--json", "--no-boundaries")
     (failing,) = json.loads(done.stdout)["result"]["failing"]
-    assert failing["errors"][0].startswith("plain: ")
+    assert failing["errors"][0].startswith(("zeros: ", "plain: "))  # zeros are inputs of few values at times, or none
 
 
 @pytest.mark.torch
