@@ -158,7 +158,7 @@ def compare(pair: Pair, options: Options, report: Report = lambda *_: None) -> C
 
 
 def _where_it_answers(work: Callable[[Options], Result], options: Options) -> Result:
-    """The work's result; if a program raises where the baseline has no answer, of the work begun anew without these."""
+    """The result; where a program raises or is wrong and the baseline has no answer, of work begun anew without."""
     try:
         return work(options)
     except NoAnswerThere:

@@ -232,6 +232,19 @@ JUDGED |= {
         "x=np.randint(0, 500, 2000)",
     ),
 }
+DELTA = (
+    "import torch\n\ndef f(k, v, b):\n    k, out = 0.18 * k, torch.empty_like(v)\n"
+    "    state = torch.zeros(k.shape[1], v.shape[1])\n"
+)
+JUDGED["a recurrence in blocks, on inputs with which it grows and nearly overflows"] = (
+    f"{DELTA}    for t in range(len(k)):\n        state = state - torch.outer(b[t] * k[t], k[t] @ state - v[t])\n"
+    "        out[t] = k[t] @ state\n    return out\n",
+    f"{DELTA}    for at in range(0, len(k), 16):\n"
+    "        ks, vs, bs = k[at : at + 16], v[at : at + 16], b[at : at + 16, None]\n        pairs = ks @ ks.T\n"
+    "        new = torch.linalg.solve(torch.eye(16) + bs * pairs.tril(-1), bs * (vs - ks @ state))\n"
+    "        out[at : at + 16], state = ks @ state + pairs.tril() @ new, state + ks.T @ new\n    return out\n",
+    "k=randn(256, 32, scale=1, shift=0), v=randn(256, 32), b=rand(256)",
+)
 COMMON_ENDS = (
     "def f(a, b):\n    p = q = 0\n    while p < min(len(a), len(b)) and a[p] == b[p]:\n        p += 1\n"
     "    while q < {} and a[-1 - q] == b[-1 - q]:\n        q += 1\n    return [a[p:len(a) - q], b[p:len(b) - q]]\n"
@@ -400,7 +413,9 @@ def test_honest_pairs_are_judged(name: str, tmp_path: Path) -> None:
     assert ("same_output" in codes) == ("usual inputs" in name)
     assert ("ties" in codes) == (name.startswith("positions among equal"))
     assert ("undecided" in codes) == ("equal sizes" in name)
-    assert ("inputs_not_tested" in codes) == any(word in name for word in ("raises", "declares", "NaN in the"))
+    assert ("inputs_not_tested" in codes) == any(
+        word in name for word in ("raises", "declares", "NaN in the", "nearly")
+    )
     assert ("tiny_inputs" in codes) == ("near an edge" in name)
 
 

@@ -36,7 +36,9 @@ class ComparisonAborted(Exception):
 
 
 class NoAnswerThere(ComparisonAborted):
-    """A program raised on unusual inputs on which the baseline has no answer: the comparison begins anew without."""
+    """A program raised, or is wrong, on unusual inputs on which the baseline has no answer: the comparison begins anew
+    without them.
+    """
 
 
 @dataclass
