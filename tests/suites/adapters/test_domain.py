@@ -21,6 +21,23 @@ GROWING = kernelbench.problem(
 )
 
 
+# Keys of the recipe's size shrink the state; those of twice that size let it grow from step to step. About 0.2 s.
+RECURRENT = kernelbench.problem(
+    "A delta rule.",
+    "state = torch.zeros(32, 8)\n        for row, value in zip(k, v):\n"
+    "            state = state - torch.outer(row, row @ state - value)\n        return state",
+    "torch.randn(256, 32) * 0.11, torch.randn(256, 8)",
+    arguments="k, v",
+)
+
+
+def test_an_input_with_which_a_recurrence_grows_is_left_to_the_recipe(cli_here: Any, tmp_path: Path) -> None:
+    folder = support.write(tmp_path / "in", {"recurrent": RECURRENT})
+    done = cli_here("bench", "adapt", str(folder / "recurrent.py"), "--to", str(tmp_path / "out"), "--json")
+    (problem,) = json.loads(done.stdout)["result"]["problems"]
+    assert {each["name"]: each["how"] for each in problem["inputs"]} == {"k": "recipe", "v": "normal"}
+
+
 def test_an_input_that_would_overflow_is_left_to_the_recipe(cli_here: Any, tmp_path: Path) -> None:
     folder = support.write(tmp_path / "in", {"growing": GROWING})
     done = cli_here("bench", "adapt", str(folder / "growing.py"), "--to", str(tmp_path / "out"), "--json")

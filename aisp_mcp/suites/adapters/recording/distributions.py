@@ -15,8 +15,10 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from aisp_mcp.bench import RANDN_SCALE, RANDN_SHIFT
 from aisp_mcp.judge.candidate.adapted import Reference
 from aisp_mcp.judge.loading import CallRng, flatten
 from aisp_mcp.suites.adapters import writing
@@ -27,15 +29,18 @@ MAX_ELEMENTS = 1 << 20
 BLOCK = 2048  # rows and columns of a large matrix
 NICE = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 Fit = tuple[str, tuple[float, ...]]
+# Kinds of inputs to try: normal ones as large as any that the harness draws, then those of calls, most of them plain.
+# Of the exact ones, some are a sixteenth of others.
+WIDEST = "widest"
+_PLAIN = ("plain", WIDEST)
 _MODES = (
-    "plain",
-    "exact",
-    *["plain"] * 3,
+    WIDEST,
+    *["exact"] * 3,
     "constant",
-    *["plain"] * 3,
+    *["plain"] * 4,
     "spikes",
     *["plain"] * 4,
-)  # most calls are plain
+)
 # Largest growth of the largest output. A product of three inputs grows by 1e6 on spikes, by a hundred on plain ones.
 _MOST_GROWTH, _MOST_PLAIN_GROWTH = 1e9, 1e6
 _TRIALS_S, _LEAST_TRIALS = 8.0, 5  # no further draws after that time, beyond the first ones
@@ -183,25 +188,35 @@ def unbounded_inputs(
     sizes = {name: _largest(tensor) for name, tensor in usual.items() if tensor.is_floating_point()}
 
     def growth(some: Sequence[TensorFacts], number: int, mode: str) -> float:
-        rng = CallRng(device, number, mode)
+        rng = CallRng(device, number, "plain" if mode in _PLAIN else mode, secret_statistics=mode != WIDEST)
         own = reference.recipe(rng)
         # All are drawn, whichever are used: the same draws in each trial of this number.
-        others = {fact.name: (fact, eval(writing.expression(fact), {"rng": rng})) for fact in drawn}
-        inputs = own | {name: value for name, (fact, value) in others.items() if fact in some}
+        texts = {fact.name: writing.expression(_widest(fact) if mode == WIDEST else fact) for fact in drawn}
+        others = {name: eval(text, {"rng": rng}) for name, text in texts.items()}
+        inputs = own | {fact.name: others[fact.name] for fact in drawn if fact in some}
         outputs = dict(flatten(reference.run(**inputs, **static)))
-        return max(_growth(outputs[name], usual[name], size, mode == "plain") for name, size in sizes.items())
+        return max(_growth(outputs[name], usual[name], size, mode in _PLAIN) for name, size in sizes.items())
 
     rest, end = drawn, time.monotonic() + _TRIALS_S
     with suppress(torch.OutOfMemoryError):  # a large problem is tried as far as memory allows
         for number, mode in enumerate(_MODES if drawn and sizes else ()):
             if number >= _LEAST_TRIALS and time.monotonic() > end:
                 break
-            grown, most = growth(rest, number, mode), _MOST_PLAIN_GROWTH if mode == "plain" else _MOST_GROWTH
+            grown, most = growth(rest, number, mode), _MOST_PLAIN_GROWTH if mode in _PLAIN else _MOST_GROWTH
             while rest and grown > most:  # without the input that matters most
                 others = [[fact for fact in rest if fact is not one] for one in rest]
                 grown, at = min((growth(some, number, mode), at) for at, some in enumerate(others))
                 rest = others[at]
     return frozenset(fact.name for fact in drawn) - {fact.name for fact in rest}
+
+
+def _widest(fact: TensorFacts) -> TensorFacts:
+    """The facts of a normal tensor with the largest secret factor and mean; any other as it is."""
+    if fact.how != "normal":
+        return fact
+    mean, sd = fact.numbers
+    largest = RANDN_SCALE[1] * sd
+    return replace(fact, numbers=(mean + RANDN_SHIFT * largest, largest))
 
 
 def _largest(tensor: Any) -> float:
