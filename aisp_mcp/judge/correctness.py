@@ -67,6 +67,10 @@ def configurations(grid: Grid, boundaries: bool) -> Iterator[dict[str, Number]]:
             yield point
 
 
+class _NoAnswerThere(Exception):
+    """A candidate raised or was wrong on unusual inputs on which the baseline has no answer."""
+
+
 class Fuzzer:
     """A verifier for one specification, and workers for its candidates. Use it as a context manager."""
 
@@ -106,6 +110,12 @@ class Fuzzer:
         if missing := distributed.lacks(self.baseline, size.text()):
             return Found(missing=missing)
         number, self._number = self._number, self._number + 1
+        try:
+            return self._tested(candidate, size, number)
+        except _NoAnswerThere:
+            return self._tested(candidate, size, number, redraws=True)
+
+    def _tested(self, candidate: Path, size: Sizes, number: int, redraws: bool = False) -> Found:
         opened = self._verifier.ask(
             "open",
             path=str(self.baseline),
@@ -117,10 +127,11 @@ class Fuzzer:
             round_s=0.0,
             cpus=sorted(os.sched_getaffinity(0)),
             ranks=self.ranks,
+            redraws=redraws,
         )
         if "missing" in opened:
             return Found(missing=", ".join(opened["missing"]))
-        worker_placement = self._placements.make(f"worker-{number}")
+        worker_placement = self._placements.make(f"worker-{number}{'-again' if redraws else ''}")
         setup = self._setup(candidate, size, opened, worker_placement)
         worker = group.start("candidate", dict(setup), self._of(number), worker_placement)
         findings = Found()
@@ -133,7 +144,7 @@ class Fuzzer:
             if "serving" in opened:
                 self._traces(worker, worker_id, findings)
             else:
-                self._rounds(worker, worker_id, opened["facts"]["input_kinds"], findings)
+                self._rounds(worker, worker_id, opened["facts"]["input_kinds"], findings, redraws)
         except WorkerGone as gone:
             gone.reject_lack_of_memory(worker.name, worker.oom_kills)
             findings.errors.append(_sentence(gone))
@@ -158,13 +169,32 @@ class Fuzzer:
             freeze=True,
         )
 
-    def _rounds(self, worker: WorkerProcess, worker_id: int, kinds: Sequence[str], findings: Found) -> None:
+    def _rounds(
+        self, worker: WorkerProcess, worker_id: int, kinds: Sequence[str], findings: Found, redraws: bool
+    ) -> None:
+        """One call for each kind of inputs. Raises _NoAnswerThere unless these are drawn again."""
+
+        def has_answer(mode: str) -> bool:
+            return mode == "plain" or redraws or not self._verifier.ask("lacks_answer", worker_id=worker_id)["lacks"]
+
         for mode in ("plain", *kinds, "plain"):  # again, because a program may keep what it was given first
             if mode in findings.modes and findings.errors:
                 break
             self._verifier.ask("fill", counts={worker_id: 1}, seed=self._seed(), mode=mode, sample=[0])
-            self._call(worker, worker_id)
-            answer = self._verifier.ask("check", worker_id=worker_id, sample=[0])
+            try:
+                self._call(worker, worker_id)
+            except WorkerGone as gone:
+                if gone.code == "raised" and not has_answer(mode):
+                    raise _NoAnswerThere from gone
+                raise
+            try:
+                answer = self._verifier.ask("check", worker_id=worker_id, sample=[0])
+            except BenchmarkError as error:
+                if error.code == "RAISED" and not has_answer(mode):
+                    raise _NoAnswerThere from error
+                raise
+            if answer["code"] == "incorrect_output" and not has_answer(mode):
+                raise _NoAnswerThere
             findings.modes += [mode] if mode not in findings.modes else []
             findings.worst = max(findings.worst, answer["ratio"] or 0.0)
             if answer["failure"]:

@@ -56,6 +56,17 @@ def run(x, at):
     return (x.float() * (first[0].float() * 1.7).cos()).bfloat16()
 '''
 
+INVERSES = '''"""Inverses, which raise for a 0: among exact inputs, some have one."""
+import torch
+from aisp_mcp.bench import Benchmark
+class Inverses(Benchmark):
+    n = 3
+    def inputs(self, rng):
+        return {"a": rng.randn(self.n, 1, 1, scale=1, shift=0)}
+    def run(self, a):
+        return torch.linalg.inv(a)
+'''
+
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
@@ -89,6 +100,16 @@ def test_a_candidate_that_keeps_an_input_of_its_first_call_is_found(cli_here: An
     done = cli_here("bench", "fuzz", "ch01:rotated", "--bench-root", str(suite), "--json", "--no-boundaries")
     (failing,) = json.loads(done.stdout)["result"]["failing"]
     assert failing["errors"][0].startswith(("zeros: ", "plain: "))  # zeros are inputs of few values at times, or none
+
+
+@pytest.mark.torch
+def test_inputs_without_an_answer_are_drawn_again(cli_here: Any, suite: Path) -> None:
+    """About two seconds of processor time."""
+    (suite / "ch01" / "baseline_inverses.py").write_text(INVERSES)
+    (suite / "ch01" / "optimized_inverses.py").write_text("def run(a):\n    return 1 / a\n")
+    words = ["--bench-root", str(suite), "--json", "--no-boundaries", "--grid", "n=5,6"]
+    report = json.loads(cli_here("bench", "fuzz", "ch01:inverses", *words).stdout)["result"]
+    assert (report["passed"], report["tested"], report["unusable"]) == (True, 2, [])
 
 
 @pytest.mark.torch
