@@ -174,8 +174,13 @@ class Fuzzer:
     ) -> None:
         """One call for each kind of inputs. Raises _NoAnswerThere unless these are drawn again."""
 
-        def has_answer(mode: str) -> bool:
-            return mode == "plain" or redraws or not self._verifier.ask("lacks_answer", worker_id=worker_id)["lacks"]
+        def lacks_answer(mode: str) -> bool:
+            return mode != "plain" and not redraws and self._verifier.ask("lacks_answer", worker_id=worker_id)["lacks"]
+
+        def outgrows(mode: str) -> bool:
+            if mode == "plain" or redraws:
+                return False
+            return bool(self._verifier.ask("outgrows", worker_id=worker_id, call=0)["outgrows"])
 
         for mode in ("plain", *kinds, "plain"):  # again, because a program may keep what it was given first
             if mode in findings.modes and findings.errors:
@@ -184,16 +189,16 @@ class Fuzzer:
             try:
                 self._call(worker, worker_id)
             except WorkerGone as gone:
-                if gone.code == "raised" and not has_answer(mode):
+                if gone.code == "raised" and lacks_answer(mode):
                     raise _NoAnswerThere from gone
                 raise
             try:
                 answer = self._verifier.ask("check", worker_id=worker_id, sample=[0])
             except BenchmarkError as error:
-                if error.code == "RAISED" and not has_answer(mode):
+                if error.code == "RAISED" and lacks_answer(mode):
                     raise _NoAnswerThere from error
                 raise
-            if answer["code"] == "incorrect_output" and not has_answer(mode):
+            if answer["code"] == "incorrect_output" and outgrows(mode):
                 raise _NoAnswerThere
             findings.modes += [mode] if mode not in findings.modes else []
             findings.worst = max(findings.worst, answer["ratio"] or 0.0)

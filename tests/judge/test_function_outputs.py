@@ -432,6 +432,15 @@ def test_wrong_ones_are_not(name: str, tmp_path: Path) -> None:
     assert ("candidate raised on constant inputs: AssertionError" in comparison.sentence) == ("an error" in name)
 
 
+def test_a_bound_that_is_left_out_is_not_excused(tmp_path: Path) -> None:
+    """Numbers on the bound are exact, where no rounding moves them. With this secret, some of these are compared."""
+    above, least = (f"import torch\n\ndef f(x):\n    return torch.where(x {how} 1, x, 0.0)\n" for how in (">", ">="))
+    plan = pair.plan(Request(least, above, "x=randn(64, 64)"))
+    comparison = compare(pair.write(plan, tmp_path), Options(LEAST, "small", "cpu", tmp_path, secret=b"0"))
+    assert isinstance(comparison, Comparison)
+    assert comparison.verdict is Verdict.INCORRECT, comparison.sentence
+
+
 REFUSED = {
     "NOT_DETERMINISTIC": (
         "import numpy as np\n\ndef f(x):\n    return x + np.random.randn(len(x))\n",

@@ -47,6 +47,7 @@ from aisp_mcp.judge.verifier.requirements import (
     is_tried,
     kinds_with_an_answer,
     missing_needs,
+    outgrows,
     rehearse,
     reject_changing_results,
     reject_degenerate,
@@ -214,16 +215,21 @@ class Verifier:
         inputs = self.banks[replicate_of(worker_id)].inputs(filled.at(call), filled.mode)
         return {"changes": bool(arguments.changes(self.spec, inputs).keys() - self.arguments.positions)}
 
-    def lacks_answer(self, worker_id: int, call: int | None = None) -> dict[str, Any]:
-        """Answer if the baseline has no answer on the inputs of the call of the worker's round, or of one of all its
-        calls, or it does not matter, because what is wrong there is only named.
+    def lacks_answer(self, worker_id: int) -> dict[str, Any]:
+        """Answer if the baseline has no answer on the inputs of one of the calls of the worker's round, or it does not
+        matter, because what is wrong there is only named.
         """
         filled, bank = self.rounds[worker_id], self.banks[replicate_of(worker_id)]
         if filled.mode == OFFSET:
             return {"lacks": True}
         output = bank.reference.baseline(bank.drawn(filled.seed, "plain"))
-        seeds = map(filled.at, range(filled.count) if call is None else [call])
+        seeds = map(filled.at, range(filled.count))
         return {"lacks": not all(has_answer(bank, seed, filled.mode, output) for seed in seeds)}
+
+    def outgrows(self, worker_id: int, call: int) -> dict[str, Any]:
+        """Answer if the baseline's output in this call of the worker's round is out of all proportion."""
+        filled = self.rounds[worker_id]
+        return {"outgrows": outgrows(self.banks[replicate_of(worker_id)], filled.at(call), filled.mode)}
 
     def draw_trace(self, seed: int) -> dict[str, Any]:
         """The requests of a new trace, for the parent to hand out."""

@@ -51,8 +51,9 @@ MOST_APART = 0.01
 MOST_MOVED = 0.01
 # Size of these roundings at least. Chosen: above the cutoffs of a rank, which are some hundreds of eps of float64.
 LEAST_NOISE = 2.0**-36
-# Draws of plain inputs before a single number is the same for all: one in 16 bits often is for two. Chosen.
-DRAWS = 16
+# Draws of plain inputs before a single number is the same for all, which one in 16 bits often is for two; and before
+# any other output is, as that of a threshold above whole draws. Chosen.
+DRAWS, FEW_DRAWS = 16, 4
 # Seconds of a baseline's call up to which it is tried on each kind of adversarial inputs before the comparison; on a
 # busy machine, where one of 25 ms may take as long, of its processors' time. Chosen.
 TRIED_S, BUSY_TRIED_S = 0.2, 2.0
@@ -61,6 +62,9 @@ CONSTANTS = 6
 # Draws of a kind of inputs, of which half must have an answer, and draws until one has: of 16, all fail once in 65,000
 # times. Chosen. Bit of a seed above which the number of the draw is.
 TRIED, REDRAWN, REDRAW_BIT = 8, 16, 48
+# Growth of a baseline's output from plain inputs on, from which its answer there is none. Chosen: a product of three
+# inputs grows by 1e6 where some are outliers.
+MOST_GROWTH = 1e9
 # Times that such inputs are moved by roundings: the last pivot of a singular matrix is below 0 in half of them. Chosen.
 MOVES = 4
 # Root-mean-square error of a baseline as a share of its output's own, above which rounding decides the output. Chosen
@@ -236,18 +240,38 @@ def _is_as_finite(outputs: Any, usual: Any) -> bool:
 
 
 def has_answer(bank: InputBank, seed: int, mode: str, output: Any) -> bool:
-    """Return True unless the baseline raises on these inputs, its output is not finite there alone, or rounding alone
-    decides it, as that of a solver for a singular matrix. output: on plain inputs.
+    """Return True unless the baseline raises on these inputs, its output is not finite there alone or outgrows(), or
+    rounding alone decides it, as that of a solver for a singular matrix. output: on plain inputs.
     """
     try:
         there = bank.reference.baseline(bank.drawn(seed, mode))
-        if _is_finite(output) and not _is_finite(there):
+        if (_is_finite(output) and not _is_finite(there)) or _outgrows(mode, there, output):
             return False
         return not _is_left_to_rounding(bank, seed, mode, output, MOVES)
     except AispError:
         raise
     except Exception:
         return False
+
+
+def outgrows(bank: InputBank, seed: int, mode: str) -> bool:
+    """Return True if the baseline's output is many times as large as on plain inputs, on inputs that are not large
+    themselves: that of a recurrence which grows from step to step, or the inverse of a matrix that is all but singular.
+    """
+    if mode in (*SIZES, OFFSET):
+        return False
+    there, usual = (flatten(bank.reference.baseline(bank.drawn(seed, each))) for each in (mode, "plain"))
+    return any(
+        0 < MOST_GROWTH * _largest(other) < _largest(one) for (_, one), (_, other) in zip(there, usual, strict=True)
+    )
+
+
+def _largest(tensor: Any) -> float:
+    """The largest finite magnitude of a tensor of floats; 0 if there is none."""
+    values = components(tensor)
+    if not values.numel() or not values.is_floating_point():
+        return 0.0
+    return float(values.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
 class Redraws:
@@ -367,7 +391,8 @@ def reject_degenerate(bank: InputBank, seed: int, output: Any, kinds: Sequence[s
     """
     is_exact = not any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in flatten(output))
     is_single = sum(tensor.numel() for _, tensor in flatten(output)) == 1
-    draws = [("plain", seed + further) for further in range(DRAWS if is_single or is_exact else 1)]
+    count = DRAWS if is_single or is_exact else FEW_DRAWS
+    draws = [("plain", seed + further) for further in range(count)]
     for mode, drawn in [*draws, *((kind, seed) for kind in kinds if is_exact)]:
         other = bank.reference.baseline(bank.inputs(drawn, mode))
         reject_varying_shapes(output, other)

@@ -170,8 +170,11 @@ class Driver:
             aborted = NoAnswerThere if where and self._lacks_answer(role) else ComparisonAborted
             raise aborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone
 
-    def _lacks_answer(self, role: Role, call: int | None = None) -> bool:
-        return bool(self.session.ask("lacks_answer", worker_id=self.number(role), call=call)["lacks"])
+    def _lacks_answer(self, role: Role) -> bool:
+        return bool(self.session.ask("lacks_answer", worker_id=self.number(role))["lacks"])
+
+    def _outgrows(self, role: Role, call: int) -> bool:
+        return bool(self.session.ask("outgrows", worker_id=self.number(role), call=call)["outgrows"])
 
     def run_round(
         self, role: Role, count: int, bits: int = 0, at_done: Callable[[], object] | None = None
@@ -300,7 +303,7 @@ class Driver:
             self.result.edge = max(self.result.edge, (share, where))
         if answer["failure"]:
             is_value = answer["code"] == "incorrect_output" and self._mode != "plain"
-            if is_value and self._lacks_answer(role, sample[answer["checked"] - 1]):
+            if is_value and self._outgrows(role, sample[answer["checked"] - 1]):
                 raise NoAnswerThere(str(answer["code"]), str(answer["failure"]), self._evidence(role))
             self.abort(role, answer)
 

@@ -56,7 +56,7 @@ BEYOND, BEYOND_TIMES = "beyond", 1000.0
 # bytes of a call's tensors and seconds of a baseline's call, and fewer for larger ones.
 BATTERY_CYCLES, BATTERY_BYTES, BATTERY_S = 3, 4 << 20, 0.01
 WIDE = 2.0  # rows may have a texture if the bounds of the range differ by at least this factor
-EXACT_PARTS = (1, 1, 1, 2, 4, 16)  # of one, of which exact values are multiples
+EXACT_PARTS = (1, 2, 4, 16)  # of one, of which exact values are multiples
 Range = tuple[float, float]
 
 
@@ -258,10 +258,14 @@ def _plain(values: Any, _: random.Random) -> Any:
 
 
 def _exact(values: Any, draw: random.Random) -> Any:
-    """Small integers, or halves to sixteenths: sums and products are exact, so a narrower format shows at once, and
-    some lie between two integers.
+    """Small integers, in three of four draws beside halves to sixteenths: sums and products are exact, so a narrower
+    format shows at once, and some lie between two integers or on a bound.
     """
-    return values.mul(3).round_().clamp_(-8, 8).div_(draw.choice(EXACT_PARTS))
+    whole = values.mul(3).round_().clamp_(-8, 8)
+    if draw.random() < 0.25:
+        return whole
+    at = draw.randrange(len(EXACT_PARTS)) + values.mul(1e4).floor_()
+    return whole.div_(values.new_tensor(EXACT_PARTS)[at.remainder_(len(EXACT_PARTS)).long()])
 
 
 def _spikes(values: Any, draw: random.Random) -> Any:
