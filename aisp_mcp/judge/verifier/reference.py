@@ -163,9 +163,9 @@ class ReferenceEvaluator:
         self._run.copies = self._truth.copies = value
 
     def baseline(self, inputs: dict[str, Any]) -> Any:
-        """The baseline's output; the inputs are left as they are."""
+        """The baseline's output; the inputs, which may name static tensors, are left as they are."""
         with opened(inputs) as given:
-            return self._kept(self.spec.run(**copied_inputs(given), **self.params))
+            return self._kept(self.spec.run(**self.params | copied_inputs(given)))
 
     def first_calls(self, inputs: dict[str, Any], device: str) -> tuple[Any, float, float]:
         """The output of three calls of the baseline, the shorter time of the last two in seconds, and its processors'
@@ -290,10 +290,12 @@ class ReferenceEvaluator:
             return evaluate(lambda: self._reference(wide | self.wide))
 
     def changed(self, inputs: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> Any:
-        """The reference's output with the widened inputs as change() leaves them. Consumes the inputs."""
+        """The reference's output with the widened inputs, which may name static tensors, as change() leaves them.
+        Consumes the inputs.
+        """
         with self._opened_wide(inputs) as wide:
             change(wide)
-            return evaluate(lambda: self._reference(wide | self.wide))
+            return evaluate(lambda: self._reference(self.wide | wide))
 
     def in_order(self, inputs: dict[str, Any]) -> Any:
         """The reference's output with sums in float32 that add one term after the other. Uses up the inputs."""

@@ -216,7 +216,7 @@ def _without_answer(bank: InputBank, seed: int, output: Any, mode: str) -> str:
         return f"the baseline raises there ({type(error).__name__}: {str(error)[:200]})"
     reject_varying_shapes(output, outputs)
     number = bank.redrawn(_with_a_number(bank, seed), mode) if mode == "constant" else seed
-    if mode == "constant" and _is_left_to_rounding(bank, number, mode, output):
+    if mode == "constant" and _is_left_to_rounding(bank, number, mode, [output]):
         return "there rounding alone decides the baseline's output, or it is not finite"
     if bank.drawn_as and 2 * sum(has_answer(bank, seed + more, mode, output) for more in range(TRIED)) < TRIED:
         return "on most of these the baseline raises, or rounding alone decides its output"
@@ -247,7 +247,7 @@ def has_answer(bank: InputBank, seed: int, mode: str, output: Any) -> bool:
         there = bank.reference.baseline(bank.drawn(seed, mode))
         if (_is_finite(output) and not _is_finite(there)) or _outgrows(mode, there, output):
             return False
-        return not _is_left_to_rounding(bank, seed, mode, output, MOVES)
+        return not _is_left_to_rounding(bank, seed, mode, [output, there], MOVES)
     except AispError:
         raise
     except Exception:
@@ -304,10 +304,10 @@ def _with_a_number(bank: InputBank, seed: int) -> int:
     return seed
 
 
-def _is_left_to_rounding(bank: InputBank, seed: int, mode: str, output: Any, times: int = 1) -> bool:
+def _is_left_to_rounding(bank: InputBank, seed: int, mode: str, outputs: Sequence[Any], times: int = 1) -> bool:
     """Return True if the baseline has no number as an answer on these inputs, or another one once these are off by
     roundings: what is divided by the deviation of constants. A reference of its author's own says what is right there.
-    output: on other inputs, for its usual size. times: the inputs are moved at most.
+    outputs: on the inputs whose outputs' size counts, first other ones. times: the inputs are moved at most.
     """
     import torch
 
@@ -324,14 +324,15 @@ def _is_left_to_rounding(bank: InputBank, seed: int, mode: str, output: Any, tim
     axes = {name: range(value.ndim) for name, value in real.items()}
     eps = min(max(eps, LEAST_NOISE), torch.finfo(torch.float32).eps)
     own, exact = bank.reference.both(inputs())
-    once, exact, usual = (bank.numbers(each, given) for each, given in ((own, own), (exact, own), (output, output)))
+    once, exact = (bank.numbers(each, own) for each in (own, exact))
+    usual = [bank.numbers(each, each) for each in outputs]
     for draw in range(times):
         try:
             moved = bank.numbers(bank.reference.walked(inputs(), axes, eps, seed + draw, straight=False), own)
         except Exception:  # a root of a number that roundings move below 0
             return True
         if any(
-            _starts_from_rounding(usual.get(at, value), value, exact[at], moved[at])
+            _starts_from_rounding([each.get(at, value) for each in usual], value, exact[at], moved[at])
             for at, value in once.items()
             if value.is_floating_point()
         ):
@@ -339,16 +340,16 @@ def _is_left_to_rounding(bank: InputBank, seed: int, mode: str, output: Any, tim
     return False
 
 
-def _starts_from_rounding(usual: Any, once: Any, exact: Any, moved: Any) -> bool:
-    """Return True if the baseline's output on such inputs has no number, or if roundings move it by much of its
-    usual size, or to or from NaN. exact, moved: in float64, without and with roundings.
+def _starts_from_rounding(usual: Sequence[Any], once: Any, exact: Any, moved: Any) -> bool:
+    """Return True if the baseline's output on such inputs has no number, or if roundings move it by much of the size
+    of each of the usual ones, or to or from NaN. exact, moved: in float64, without and with roundings.
     """
-    if not usual.numel() or not bool(usual.isfinite().any()):
+    if not usual[0].numel() or not bool(usual[0].isfinite().any()):
         return False
     if not bool(once.isfinite().any()) or not bool((exact.isfinite() == moved.isfinite()).all()):
         return True
-    most, size = ((values.abs().nan_to_num(0.0, 0.0, 0.0)).max() for values in (exact - moved, usual))
-    return bool(most > MOST_MOVED * size)
+    most, *sizes = ((values.abs().nan_to_num(0.0, 0.0, 0.0)).max() for values in (exact - moved, *usual))
+    return all(bool(most > MOST_MOVED * size) for size in sizes)
 
 
 def reject_varying_shapes(one: Any, other: Any) -> None:

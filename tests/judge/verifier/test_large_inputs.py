@@ -12,7 +12,7 @@ from aisp_mcp.bench import Benchmark  # noqa: E402
 from aisp_mcp.judge.evidence import CANCELLED  # noqa: E402
 from aisp_mcp.judge.mutants.trial import Call, Trial  # noqa: E402
 from aisp_mcp.judge.verdict import wording  # noqa: E402
-from aisp_mcp.judge.verifier.requirements import is_tried  # noqa: E402
+from aisp_mcp.judge.verifier.requirements import has_answer, is_tried  # noqa: E402
 
 ENTROPY = "-(x.softmax(1) * x.log_softmax(1)).sum(1)"
 CANCELS = "x.logsumexp(1) - (x.softmax(1) * x).sum(1)"  # the same, less precise where x is large
@@ -40,6 +40,23 @@ def test_less_precise_is_named_and_a_missing_branch_is_refused_beside_it() -> No
     assert verdicts(f"{CANCELS}, x.clamp(-1000.0, 1000.0)") == dict.fromkeys(kinds)
     failed = {mode for mode, failure in verdicts(f"{CANCELS}, x.clone()").items() if failure}
     assert failed == {"thousands"}
+
+
+class Clamped(Benchmark):
+    """A product whose output is a thousand times its usual size on inputs of thousands."""
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(64, 32), "w": rng.randn(32, 16)}
+
+    def run(self, x: Any, w: Any) -> Any:
+        return x.clamp(-500.0, 500.0) @ w
+
+
+def test_roundings_of_large_outputs_excuse_no_missing_branch() -> None:
+    """Moved by roundings, it changes by as much as a usual output is large, and by a millionth of itself."""
+    bank = Trial(Clamped()).bank
+    usual = bank.reference.baseline(bank.inputs(1, "plain"))
+    assert all(has_answer(bank, seed, "thousands", usual) for seed in range(8))
 
 
 class Variances(Benchmark):

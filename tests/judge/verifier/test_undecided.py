@@ -161,6 +161,33 @@ def test_any_of_several_right_answers_passes(baseline: Function, candidate: Func
     assert [*refusals(trial(baseline, dtype), candidate)] == []
 
 
+class Experts(Benchmark):
+    """Two of eight experts for each row. Near 0, the softmax is the same for all, so the order of experts decides."""
+
+    def params(self, rng: Any) -> dict[str, Any]:
+        return {"router": rng.randn(16, 8), "weights": rng.randn(8, 16, 16)}
+
+    def inputs(self, rng: Any) -> dict[str, Any]:
+        return {"x": rng.randn(128, 16)}
+
+    def run(self, x: Any, router: Any, weights: Any) -> Any:
+        shares, chosen = torch.softmax(x @ router, 1).topk(2)
+        return torch.einsum("tk,td,tkde->te", shares, x, weights[chosen])
+
+
+def experts_of_logits(x: Any, router: Any, weights: Any) -> Any:
+    shares, chosen = torch.softmax(x @ router, 1), (x @ router).topk(2).indices
+    return torch.einsum("tk,td,tkde->te", shares.gather(1, chosen), x, weights[chosen])
+
+
+def test_any_of_equal_experts_whose_weights_are_parameters_passes() -> None:
+    tried = Trial(Experts())
+    assert "tiny" in tried.kinds
+    halved = lambda x, router, weights: experts_of_logits(x, router, weights) / 2  # noqa: E731
+    assert not tried.judge(1, experts_of_logits, Call(3, "tiny", battery=True)).failure
+    assert all(tried.judge(2, halved, Call(3, mode, battery=True)).failure for mode in ("spikes", "exact"))
+
+
 @pytest.mark.parametrize(("baseline", "candidate"), [(near, near_by_products), (by_score, by_score_unstable)])
 def test_so_it_does_where_the_number_of_positions_varies(baseline: Function, candidate: Function) -> None:
     assert [*refusals(trial(baseline, are_values=True), candidate)] == []

@@ -10,6 +10,10 @@ given in another order.
   before.
 - An axis can be permuted if that permutes the baseline's output on plain inputs, leaves it as it is, or names the same
   elements by their new positions. Then the order of equal elements is all that a permutation changes on other inputs.
+  Static tensors are permuted with the inputs: the experts of a router are rows of its weights.
+
+Floats that torch sees computed have the errors of other orders of operations, so for these only permutations count, in
+float64: there, no sum depends on its order, but a choice between equal scores does.
 """
 
 from __future__ import annotations
@@ -76,7 +80,7 @@ class Undecided:
         """seed: of inputs that are tried."""
         self._is_value, self._seed = kind_of(bank.reference.spec) is Kind.VALUES, seed
         self._symmetries: list[Symmetry] | None = None
-        self._at: tuple[int, str] | None = None
+        self._at: tuple[int, str, bool] | None = None
         self._drawn: list[list[Any] | None] = []  # of that call
         self._distinct: dict[int, bool] = {}
 
@@ -89,15 +93,19 @@ class Undecided:
         wrong = apart(out, base)
         if not bool(wrong.any()):
             return None
+        is_float = out.is_floating_point() or out.is_complex()
+        is_moved = not is_float or call.bank.is_unseen(call.seed)
+        if not is_moved and not self._symmetries_of(call.bank):
+            return None
         unstable = wrong & _is_as_far(ref, base, out)  # what is right in float64 is right
-        for number, drawn in enumerate(self._draws(call)):
+        for number, drawn in enumerate(self._draws(call, is_moved=is_moved)):
             left = int((wrong & ~unstable).sum())
             if not left or (
                 number == FIRST and call.is_plain and left > max(HARDLY * int(wrong.sum()), FEW * out.numel())
             ):
                 break
-            is_far = not call.is_plain and number % len(ROUNDINGS) == len(ROUNDINGS) - 1
-            if is_far and (out.is_floating_point() or out.is_complex()):
+            is_far = is_moved and not call.is_plain and number % len(ROUNDINGS) == len(ROUNDINGS) - 1
+            if is_far and is_float:
                 continue  # its inputs were moved by more than the roundings of a float explain
             if drawn is not None:
                 unstable |= wrong & _is_as_far(drawn[index], base, out)
@@ -119,29 +127,31 @@ class Undecided:
         changed = [answer for answer in given if not self.is_same(answer, own)]
         return any(map(is_same, changed)) or (not call.is_plain and 2 * len(changed) >= len(given))
 
-    def _draws(self, call: CheckedCall, count: int = DRAWS) -> Iterator[list[Any] | None]:
-        """The baseline's outputs on moved inputs, with their elements where they belong; None where it raises."""
-        if self._at != (call.seed, call.mode):
-            self._at, self._drawn = (call.seed, call.mode), []
+    def _draws(self, call: CheckedCall, count: int = DRAWS, is_moved: bool = True) -> Iterator[list[Any] | None]:
+        """The baseline's outputs, with their elements where they belong; None where it raises. is_moved: its inputs are
+        moved by roundings, and not only permuted.
+        """
+        if self._at != (at := (call.seed, call.mode, is_moved)):
+            self._at, self._drawn = at, []
         for number in range(count):
             if number == len(self._drawn):
-                self._drawn.append(self._draw(call, number))
+                self._drawn.append(self._draw(call, number, is_moved))
             yield self._drawn[number]
 
-    def _draw(self, call: CheckedCall, number: int) -> list[Any] | None:
+    def _draw(self, call: CheckedCall, number: int, is_moved: bool) -> list[Any] | None:
         import torch
 
         generator = torch.Generator().manual_seed(call.seed * DRAWS + number)
         turn = number % len(ROUNDINGS)
         is_last = turn == len(ROUNDINGS) - 1
         count = ROUNDINGS[turn] * (FRESH if call.has_leeway else 1.0)
-        inputs, reference = call.bank.inputs(call.seed, call.mode), call.bank.reference
+        inputs, reference = _given(call.bank, call.seed, call.mode), call.bank.reference
         kinds = {name: torch.finfo(value.dtype).eps for name, value in inputs.items() if is_real(value)}
         symmetries = self._symmetries_of(call.bank) if number >= FIRST or not call.is_plain else []
         orders = [torch.randperm(symmetry.size, generator=generator) for symmetry in symmetries]
 
         def change(given: dict[str, Any]) -> None:
-            for name, value in given.items():
+            for name, value in given.items() if is_moved else ():
                 eps = kinds.get(name, torch.finfo(torch.float64).eps)
                 most = max(count, eps**-0.5) if is_last and not call.is_plain else count
                 given[name] = moved(name, value, most, eps, generator)
@@ -149,7 +159,8 @@ class Undecided:
                 _permute(given, symmetry.axes, order)
 
         try:
-            if number % 2:  # in float64, where it is not so exact that a candidate's roundings are none of its own
+            # In float64, where it is not so exact that a candidate's roundings are none of its own.
+            if number % 2 or not is_moved:
                 output = reference.changed(inputs, change)
             else:
                 change(inputs)
@@ -175,11 +186,11 @@ class Undecided:
         import torch
 
         generator = torch.Generator().manual_seed(seed)
-        usual = [self._outputs(bank, bank.inputs(seed + more, "plain")) for more in range(SEEDS + 1)]
-        for size, axes in _groups(bank.inputs(seed, "plain"))[:AXES]:
+        usual = [self._outputs(bank, _given(bank, seed + more, "plain")) for more in range(SEEDS + 1)]
+        for size, axes in _groups(_given(bank, seed, "plain"))[:AXES]:
             known, agreeing, others = list[set[Effect]](), 0, 0
             for more in range(SEEDS):
-                order, inputs = torch.randperm(size, generator=generator), bank.inputs(seed + more, "plain")
+                order, inputs = torch.randperm(size, generator=generator), _given(bank, seed + more, "plain")
                 _permute(inputs, axes, order)
                 try:
                     outputs = self._outputs(bank, inputs)
@@ -321,6 +332,11 @@ def moved(name: str, value: Any, count: float, eps: float, generator: Any) -> An
     if not value.is_complex():
         return off.to(value.dtype)
     return torch.view_as_complex(off.unflatten(-1, (-1, 2)).contiguous()).reshape(value.shape).to(value.dtype)
+
+
+def _given(bank: InputBank, seed: int, mode: str) -> dict[str, Any]:
+    """The inputs of a call, then the static tensors."""
+    return bank.inputs(seed, mode) | bank.reference.params
 
 
 def _groups(inputs: dict[str, Any]) -> list[tuple[int, tuple[tuple[str, int], ...]]]:
