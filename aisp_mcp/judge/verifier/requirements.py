@@ -258,11 +258,13 @@ def outgrows(bank: InputBank, seed: int, mode: str) -> bool:
     """Return True if the baseline's output is many times as large as on plain inputs, on inputs that are not large
     themselves: that of a recurrence which grows from step to step, or the inverse of a matrix that is all but singular.
     """
-    if mode in (*SIZES, OFFSET):
-        return False
-    there, usual = (flatten(bank.reference.baseline(bank.drawn(seed, each))) for each in (mode, "plain"))
-    return any(
-        0 < MOST_GROWTH * _largest(other) < _largest(one) for (_, one), (_, other) in zip(there, usual, strict=True)
+    return _outgrows(mode, *(bank.reference.baseline(bank.drawn(seed, each)) for each in (mode, "plain")))
+
+
+def _outgrows(mode: str, there: Any, usual: Any) -> bool:
+    pairs = zip(flatten(there), flatten(usual), strict=True)
+    return mode not in (*SIZES, OFFSET) and any(
+        0 < MOST_GROWTH * _largest(other) < _largest(one) for (_, one), (_, other) in pairs
     )
 
 
