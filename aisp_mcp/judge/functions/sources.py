@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.judge.native import launch_header
@@ -61,14 +62,19 @@ class Source:
         return self.path.stem if self.path else "text"
 
     @property
-    def uses_arrays(self) -> bool:
-        """Return True if the file imports numpy, or a library that takes its arrays, and not torch."""
-        return bool(ARRAYS & self._imports) and "torch" not in self._imports
+    def library(self) -> Literal["torch", "numpy"] | None:
+        """Whose values the file computes with: torch's if it imports torch or is compiled, numpy's if it imports a
+        library that takes arrays. None: plain Python.
+        """
+        if self.suffix != ".py" or "torch" in self._imports:
+            return "torch"
+        return "numpy" if ARRAYS & self._imports else None
 
     @property
-    def is_plain(self) -> bool:
-        """Return True if the file is Python that imports neither torch nor a library of arrays."""
-        return self.suffix == ".py" and not {"torch", *ARRAYS} & self._imports
+    def has_loop(self) -> bool:
+        """Return True if the file is Python with a loop, or a comprehension."""
+        loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+        return self.suffix == ".py" and any(isinstance(node, loops) for node in ast.walk(ast.parse(self.text)))
 
     @property
     def _imports(self) -> set[str]:

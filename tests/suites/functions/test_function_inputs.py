@@ -176,3 +176,21 @@ def test_a_specification_is_not_taken_for_a_function(ctx: Context, tmp_path: Pat
     code, message = refusal(ctx, str(tmp_path / "baseline_rows.py"), str(tmp_path / "fast.py"), inputs="x=randn(4)")
     assert code == "SPECIFICATION"
     assert "--targets '*:rows'" in message
+
+
+LOOP = "def total(x, k=1):\n    return sum(v * k for v in x)\n"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "first", "form"),
+    [
+        (SLOW, "import numpy as np", "as_array(x)"),
+        (SLOW, "import math", "=x)"),
+        (LOOP, "import math", "as_array(x)"),
+        (LOOP, "import torch", "=x)"),
+    ],
+)
+def test_plain_python_gets_what_the_candidate_takes(baseline: str, first: str, form: str, tmp_path: Path) -> None:
+    plan = pair.plan(Request(baseline, f"{first}\n\n{FAST}", "x=randn(64)"))
+    assert form in pair.write(plan, tmp_path).baseline.read_text()
+    assert bool(plan.chosen_by_candidate) == ("np" in first or "torch" in first)
