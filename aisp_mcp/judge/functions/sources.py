@@ -22,6 +22,7 @@ from aisp_mcp.judge.native import launch_header
 ENTRY = "run"  # preferred if several functions are public
 MAX_BYTES = 1 << 20  # of a source file
 ARRAYS = {"numpy", "scipy", "numba", "pandas", "polars", "sklearn", "skimage", "cv2", "xarray"}
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 
 
@@ -155,7 +156,7 @@ def _parsed(source: Source) -> Source:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         name = source.path.name if source.path else "The text"
         raise BenchmarkError("UNREADABLE", f"{name} has a syntax error{line}.") from None
-    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    functions = [node.name for node in tree.body if isinstance(node, _FUNCTIONS)]
     if not functions:
         _refuse_specification(source, tree)
     public = [name for name in functions if not name.startswith(("_", "test_"))] or functions
@@ -206,10 +207,10 @@ def _chosen(source: Source, other: Source) -> Source:
         return source
     name = source.name or _only(source, other)
     tree = ast.parse(source.text)
-    node = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+    node = next((node for node in tree.body if isinstance(node, _FUNCTIONS) and node.name == name), None)
     classes = _callable_classes(tree)
     known = {*source.public, *_assigned(tree), *_imported_names(tree), *classes}
-    known |= {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    known |= {n.name for n in tree.body if isinstance(n, _FUNCTIONS)}
     if name not in known:
         choices = ", ".join(sorted(known)) or "no function"
         raise NotFound("NO_FUNCTION", f"{source.title} has no function {name[:60]!r}.", f"It defines {choices}.")
@@ -242,7 +243,7 @@ def _only(source: Source, other: Source) -> str:
 def _without_function(source: Source, other: Source, has: str = "", instead: str = "") -> NotFound:
     """The error for a file without a function of its own: the form of the other file's function is the one to write."""
     nodes = ast.parse(other.text).body if other.suffix == ".py" and other is not source else []
-    known = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    known = {node.name: node for node in nodes if isinstance(node, _FUNCTIONS)}
     names = [name for name in (other.name, *other.public) if name in known]
     form = f"def {names[0]}({ast.unparse(known[names[0]].args)}): …" if names else "def run(x): …"
     hint = f"Put the code into a function that returns its result, `{form}`{instead}."
