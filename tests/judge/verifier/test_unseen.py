@@ -171,12 +171,21 @@ def deviations(x: Any) -> Any:
     return np.array([statistics.pstdev(column) for column in x.T.tolist()])  # exactly 0 where all are equal
 
 
+def below(x: Any) -> Any:
+    return np.array([1 + math.erf(8 * number) for number in x.tolist()])  # exactly 0 from -0.74 on
+
+
+def exactly_below(x: Any) -> Any:
+    return np.array([math.erfc(-8 * number) for number in x.tolist()])
+
+
 @pytest.mark.parametrize(
     ("shape", "baseline", "candidate"),
     [
         pytest.param((500,), scores, listed_scores, id="what is divided by a deviation"),
         pytest.param((500,), listed_scores, scores, id="the same the other way round"),
         pytest.param((200, 4), deviations, lambda x: x.std(0), id="an exact zero and its rounding"),
+        pytest.param((500,), below, exactly_below, id="zeros that rounding makes of small numbers"),
         pytest.param((256,), transformed, quickly_transformed, id="a table of sines that is less exact"),
     ],
 )
