@@ -144,7 +144,7 @@ def test_series_and_frames_are_compared_by_columns_and_labels() -> None:
     pandas = pytest.importorskip("pandas")
     means = pandas.Series([1.5, 2.5], index=["a", "b"])
     assert values.difference(decode(encode(means)), decode(encode(means.copy()))) is None
-    assert "'c' at ['labels'][1]" in str(
+    assert "'c' at ['.index'][1]" in str(
         values.difference(decode(encode(means)), decode(encode(means.rename({"b": "c"}))))
     )
     frame = pandas.DataFrame({"x": [1, 2], "y": [0.5, 1.5]})

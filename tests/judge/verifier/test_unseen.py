@@ -104,6 +104,15 @@ def test_nothing_else_does(shape: tuple[int, ...], baseline: Function, candidate
     assert len(refusals(shape, "float64", baseline, candidate)) > 4
 
 
+def test_a_sign_is_no_order_of_columns() -> None:
+    def product(x: Any, last: int = 1) -> Any:
+        first = x.copy()
+        first[-1] *= last
+        return np.cross(first, x[::-1])  # other columns may only change its sign
+
+    assert len(refusals((60, 3), "float64", product, lambda x: product(x, 0), seed=1)) > 4
+
+
 def cached(key: Function) -> Function:
     """Sums of squares of columns, kept by a key of the array."""
     kept = dict[object, Any]()
