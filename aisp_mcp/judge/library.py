@@ -69,7 +69,9 @@ def disclosed(result: Comparison, request: Request, plan: Plan) -> Comparison:
     """The comparison with the inputs that were asked for, and a warning about those that are the same in every call."""
     sizes = {"sizes": dict(plan.sizes)} if plan.sizes else {}
     function = identity.of_baseline(plan.baseline.text, plan.baseline.name)
-    inputs = ", ".join([*(repr(source.text) for source in (plan.make, plan.check) if source), request.inputs])
+    own = [source.text for source in (plan.make, plan.check) if source]
+    own += filter(None, [plan.chosen_by_candidate])  # the same text of inputs makes others for other candidates
+    inputs = ", ".join([*map(repr, own), request.inputs])
     known_by = identity.of_target(plan.target, function, inputs, request.name)
     facts = {"inputs": request.inputs, "baseline_function": function, "identity": known_by}
     update: dict[str, Any] = {"disclosed": {**result.disclosed, **facts, **sizes}}

@@ -67,10 +67,10 @@ JUDGED = {
         "def f(x):\n    return x.shape[1] - 1 - x.abs().flip(1).argmax(1)\n",
         "x=randn(64, 64)",
     ),
-    "a class that is called": (
+    "a class that is called, and a coroutine function": (
         "from dataclasses import dataclass\n\n@dataclass\nclass Scaled:\n    factor: float = 1.3\n\n"
         "    def __call__(self, x):\n        return x * self.factor\n",
-        "class Scaled:\n    def __call__(self, x):\n        return 1.3 * x\n",
+        "import asyncio\n\nasync def scaled(x):\n    await asyncio.sleep(0)\n    return 1.3 * x\n",
         "x=torch.randn(64)",
     ),
     "a baseline that raises on some inputs": (

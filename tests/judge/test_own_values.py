@@ -144,7 +144,7 @@ def test_series_and_frames_are_compared_by_columns_and_labels() -> None:
     pandas = pytest.importorskip("pandas")
     means = pandas.Series([1.5, 2.5], index=["a", "b"])
     assert values.difference(decode(encode(means)), decode(encode(means.copy()))) is None
-    assert "'c' at ['labels'][1]" in str(
+    assert "'c' at ['.index'][1]" in str(
         values.difference(decode(encode(means)), decode(encode(means.rename({"b": "c"}))))
     )
     frame = pandas.DataFrame({"x": [1, 2], "y": [0.5, 1.5]})
@@ -532,3 +532,10 @@ def test_what_cannot_decide_is_refused_in_a_sentence(pair: Path, given: dict[str
 def test_a_generator_takes_only_a_size(pair: Path) -> None:
     with pytest.raises(UsageError, match="only n is left"):
         judged("fast.py", inputs="x=randn(3)")
+
+
+def test_nested_values_with_empty_parts_can_be_changed() -> None:
+    for seed in range(60):
+        assert made.near(made.json_like(seed, 200), seed).keys() == made.json_like(seed, 200).keys()
+    assert made.near({"a": {}}, 1) == {"a": {}}
+    assert made.near([], -1) == []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import importlib
 import inspect
+import os
 import pickle
 import sys
 from array import array
@@ -36,6 +38,8 @@ _DTYPES = {float: torch.float64, complex: torch.complex128}  # of a number that 
 _LABELS = "Return it with reset_index(drop=True), as the baseline does."
 MODULES = {"widened": True}  # whether a reference gets modules in float64
 _SEED = 1  # any, and the same for baseline and candidate
+
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}  # by process
 
 _FRAMES: list[bytearray] = []  # large ones that have been made
 
@@ -132,7 +136,7 @@ def _frame(data: bytes) -> bytearray:
 
 def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = "") -> Callable[..., Any]:
     """The function of that name in the file, or in the named module of the package. Of a class whose instances can be
-    called, an instance that is made without arguments, and under one seed.
+    called, an instance that is made without arguments, and under one seed. A coroutine function is run to its end.
 
     folders: searched first by what the file imports. Raises BenchmarkError NO_FUNCTION, and whatever the file raises.
     """
@@ -148,8 +152,21 @@ def function(path: str, name: str, folders: tuple[str, ...] = (), module: str = 
         is_what = f": that name is a {type(attribute).__name__}" if hasattr(loaded, name) else ""
         hint = "Put the code into a function that returns its result, and name it: FILE:FUNCTION."
         raise unusable("NO_FUNCTION", f"{stem} has no function {name!r}{is_what}.", hint)
-    result: Callable[..., Any] = attribute
+    result: Callable[..., Any] = _awaited(attribute) if inspect.iscoroutinefunction(attribute) else attribute
     return result
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that runs the coroutine to its end."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        # A new loop takes 0.1 ms, which no program pays for each of its awaits; a fork cannot use its parent's.
+        if (loop := _LOOPS.get(os.getpid())) is None:
+            loop = _LOOPS[os.getpid()] = asyncio.new_event_loop()
+        return loop.run_until_complete(function(*args, **kwargs))
+
+    return run
 
 
 def in_default_type(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,8 @@
 """The language of `--inputs`: the arguments of a call, such as `x=randn(4096,64), k=3`, parsed and never evaluated.
 
-A value is a number, a text, True, False, None, a list, tuple or dict of values, or a call of one of the makers below.
-A number may be an expression of numbers and of earlier names: `n=4096, x=randn(n,n)`. See docs/functions.md.
+A value is a number, a text, True, False, None, a list, tuple or dict of values, or a call of one of the makers below,
+to which numbers may be added and by which it may be multiplied: `x=2 * rand(4096) - 1`. A number may be an expression
+of numbers and of earlier names: `n=4096, x=randn(n,n)`. See docs/functions.md.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ MAX_CHARS = 4000
 MAX_ELEMENTS = 2**34  # of one tensor
 LIBRARIES: dict[str, Form] = {"torch": "tensor", "np": "array", "numpy": "array"}
 EXAMPLE = 'x=randn(4096,64), k=3, mode="fast"'
+_OWN = "Anything else comes from a generator of your own: --make gen.py:make."
+_COMPUTED = f"A maker may be added to, multiplied and divided by a number: 2 * rand(4096) - 1. {_OWN}"
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv, ast.Pow: operator.pow,
@@ -101,8 +104,9 @@ class _Reader:
 
     def _value(self, label: str, node: ast.expr) -> str:
         """The value's expression; draws are collected under names that begin with the label."""
-        if isinstance(node, ast.Call):
-            return self._made(label, node)
+        if isinstance(node, ast.Call) or _is_computed(node):
+            self.draws[label] = draw = self._draw(node)
+            return draw.form_text(label)
         if isinstance(node, ast.List | ast.Tuple):
             items = [self._value(f"{label}_{index}", item) for index, item in enumerate(node.elts)]
             inner = ", ".join(items)
@@ -122,27 +126,41 @@ class _Reader:
             items.append(f"{key.value!r}: {self._value(f'{label}_{suffix}', value)}")
         return "{" + ", ".join(items) + "}"
 
-    def _made(self, label: str, node: ast.Call) -> str:
-        """Record the draw of a maker; return the expression of the value that the function gets."""
-        name, form = self._maker(node.func)
-        if name == "list" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and not node.keywords:
-            inner, form = self._maker(node.args[0].func)
-            name, node, form = inner, node.args[0], "list"
+    def _draw(self, node: ast.expr, form: Form | None = None) -> Draw:
+        """The draw of a maker, with the numbers that it is computed with. form: if it is not the maker's own. Raises
+        UsageError BAD_INPUTS.
+        """
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return makers.computed(self._draw(node.operand, form), "*", Number(-1, "(-1)"))
+        if isinstance(node, ast.BinOp):
+            is_left = _is_drawn(node.left)
+            drawn, other = (node.left, node.right) if is_left else (node.right, node.left)
+            sign = _SIGNS.get(type(node.op), "")
+            if _is_drawn(other) or sign not in (*"+-*", "/" if is_left else ""):
+                raise _bad(f"{ast.unparse(node)[:60]!r} cannot be computed here.", _COMPUTED)
+            return makers.computed(self._draw(drawn, form), sign, self._number(other), is_left)
+        if isinstance(node, ast.Call):
+            return self._made(node, form)
+        raise _bad(f"{ast.unparse(node)[:60]!r} cannot be computed here.", _COMPUTED)
+
+    def _made(self, node: ast.Call, form: Form | None) -> Draw:
+        name, own = self._maker(node.func)
+        if name == "list" and len(node.args) == 1 and _is_drawn(node.args[0]) and not node.keywords:
+            return self._draw(node.args[0], "list")
         maker = makers.MAKERS.get(name)
         if maker is None:
             near = difflib.get_close_matches(name, makers.MAKERS, n=1)
             hint = f"Did you mean '{near[0]}'? " if near else ""
-            raise _bad(f"There is no maker {name[:40]!r}.", f"{hint}Known: {', '.join(makers.MAKERS)}, list.")
+            raise _bad(f"There is no maker {name[:40]!r}.", f"{hint}Known: {', '.join(makers.MAKERS)}, list. {_OWN}")
         words = {keyword.arg or "**": keyword.value for keyword in node.keywords}
         args = node.args
         if name == "text" and len(args) == 2:  # its alphabet is the only text among the arguments of makers
             args, words["alphabet"] = args[:1], args[1]
-        request = makers.Request(name, form, [self._parameter(arg) for arg in args], self._options(words))
+        request = makers.Request(name, form or own, [self._parameter(arg) for arg in args], self._options(words))
         draw = maker(request)
         if math.prod(max(size.value, 0) for size in draw.shape) > MAX_ELEMENTS:
             raise _bad(f"{name} makes more than 2**34 elements.")
-        self.draws[label] = draw
-        return draw.form_text(label)
+        return draw
 
     def _maker(self, node: ast.expr) -> tuple[str, Form]:
         """Name and form of a maker: randn, torch.randn, np.random.randn."""
@@ -151,7 +169,8 @@ class _Reader:
             parts.append(node.attr)
             node = node.value
         if not isinstance(node, ast.Name):
-            raise _bad("Only makers such as randn(...) can be called.")
+            option = "A type or device is an option: randn(4096, dtype=float16, device=cpu)."
+            raise _bad("Only makers such as randn(...) can be called.", f"{option} {_OWN}")
         parts.append(node.id)
         if len(parts) == 1:
             return parts[0], self.form
@@ -189,8 +208,18 @@ class _Reader:
             return _combined(type(node.op), self._number(node.left), self._number(node.right))
         if isinstance(node, ast.Name):
             known = f"Known names: {', '.join(self.sizes)}." if self.sizes else f"Give it first: {node.id}=1024, …"
+            known = f"A maker is called: {node.id}(…)." if node.id in makers.MAKERS else known
             raise _bad(f"The name {node.id[:40]!r} has no value here.", known)
-        raise _bad(f"{ast.unparse(node)[:60]!r} is not a number.")
+        raise _bad(f"{ast.unparse(node)[:60]!r} is not a number.", f"Write arguments as in a call: {EXAMPLE}. {_OWN}")
+
+
+def _is_drawn(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Call) for part in ast.walk(node))
+
+
+def _is_computed(node: ast.expr) -> bool:
+    """Return True if it is an expression of a maker, such as `2 * rand(4096) - 1`."""
+    return isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Subscript | ast.Attribute) and _is_drawn(node)
 
 
 def _combined(kind: type[ast.operator], left: Number, right: Number) -> Number:

@@ -7,7 +7,7 @@ and linspace have the same values in every call, which a verdict discloses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from aisp_mcp.errors import UsageError
@@ -43,6 +43,7 @@ class Draw:
     """One drawn value. source: its draw in terms of `rng`, `torch` and `self`. device: cpu, cuda or empty.
 
     fixed: it has the same values in every call. in_place: the function may change it.
+    is_boolean: of integers, that they are booleans.
     """
 
     source: str
@@ -52,6 +53,7 @@ class Draw:
     fixed: bool = False
     device: str = ""
     in_place: bool = False
+    is_boolean: bool = False
 
     def form_text(self, label: str) -> str:
         """The expression that converts the harness's tensor into the function's argument."""
@@ -59,6 +61,26 @@ class Draw:
             return f"{'int' if self.integer else 'float'}({label})"
         calls = {"tensor": label, "array": f"as_array({label})", "list": f"as_list({label})"}
         return calls.get(self.form, f"as_value({label})")
+
+
+def computed(draw: Draw, sign: str, number: Number, is_left: bool = True) -> Draw:
+    """The draw with a number on its right, or on its left: `rand(4096) * 2`, `1 - rand(4096)`. sign: one of + - * /.
+
+    As in numpy, integers and booleans become floats of 64 bits by a float or a division; a tensor those of 32 bits.
+    Raises UsageError BAD_INPUTS.
+    """
+    if draw.form == "value":
+        raise UsageError("BAD_INPUTS", "Only numbers can be computed with.", "Such as 2 * rand(4096) - 1.")
+    if sign == "/" and number.value == 0:
+        raise UsageError("BAD_INPUTS", "An input cannot be divided by 0.", "Such as rand(4096) / 2.")
+    is_float = sign == "/" or isinstance(number.value, float)
+    source = f"({draw.source})"
+    if draw.integer and is_float and draw.form != "tensor":
+        source += ".double()"
+    elif draw.is_boolean:
+        source += ".long()"
+    text = f"{source} {sign} {number.text}" if is_left else f"{number.text} {sign} {source}"
+    return replace(draw, source=text, integer=draw.integer and not is_float, is_boolean=False)
 
 
 def _bad(request: Request, message: str, hint: str | None = None) -> UsageError:
@@ -81,6 +103,10 @@ class _Call:
         if not isinstance(value, Number):
             raise _bad(self.request, f"the argument {name} is missing.")
         return value
+
+    def default(self, value: int) -> int | None:
+        """The value if the shape is given by its name, as in `uniform(size=100)`: the first numbers are no shape."""
+        return value if {"size", "shape"} & self.options.keys() else None
 
     def option(self, name: str) -> str:
         """`, name=value` for an option that is a number, or nothing."""
@@ -151,7 +177,7 @@ def _randn(request: Request) -> Draw:
 
 def _normal(request: Request) -> Draw:
     call = _Call(request)
-    mean, deviation = call.number("mean"), call.number("std")
+    mean, deviation = call.number("mean", call.default(0)), call.number("std", call.default(1))
     dtype, shape = _float(call), call.shape()
     drawn = f"rng.randn({_shape_text(shape)}{_dtype_text(dtype, 'float32')})"
     return call.draw(f"{drawn} * {deviation.text} + {mean.text}", shape)
@@ -165,7 +191,7 @@ def _rand(request: Request) -> Draw:
 
 def _uniform(request: Request) -> Draw:
     call = _Call(request)
-    low, high = call.number("low"), call.number("high")
+    low, high = call.number("low", call.default(0)), call.number("high", call.default(1))
     if not low.value < high.value:
         raise _bad(request, "low must be below high.")
     dtype, shape = _float(call), call.shape()
@@ -203,7 +229,8 @@ def _bernoulli(request: Request) -> Draw:
     shape = call.shape()
     if not 0 <= share.value <= 1 or not shape:
         raise _bad(request, "a probability from 0 to 1 and a shape are needed.")
-    return call.draw(f"rng.bernoulli({_joined(share, *shape)}, any_values=True)", shape, integer=True)
+    draw = call.draw(f"rng.bernoulli({_joined(share, *shape)}, any_values=True)", shape, integer=True)
+    return replace(draw, is_boolean=True)
 
 
 def _filled(request: Request) -> Draw:
@@ -268,7 +295,7 @@ _USES = {
     "json_like": "json_like(1000)", "graph": "graph(100, 400)", "sparse": "sparse(1000, 1000, 0.01)",
 }  # fmt: skip
 MAKERS: dict[str, Callable[[Request], Draw]] = {
-    "randn": _randn, "normal": _normal, "rand": _rand, "uniform": _uniform, "randint": _randint,
+    "randn": _randn, "normal": _normal, "rand": _rand, "random": _rand, "uniform": _uniform, "randint": _randint,
     "randperm": _permutation, "permutation": _permutation, "bernoulli": _bernoulli, "zeros": _filled, "ones": _filled,
     "full": _filled, "arange": _counted, "linspace": _counted, "eye": _counted,
     **dict.fromkeys(VALUES, _value),

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from aisp_mcp.errors import UsageError
 from aisp_mcp.judge.candidate_needs import DECLARED, compilers, requirements
@@ -128,6 +129,12 @@ class Plan:
         return [label for label, draw in _draws(self.arguments).items() if draw.fixed]
 
     @property
+    def chosen_by_candidate(self) -> str:
+        """The library of the inputs if the candidate's file decides it, and not as the baseline's alone would."""
+        chosen = library(self.baseline, self.candidate)
+        return "" if chosen == library(self.baseline, self.baseline) else chosen
+
+    @property
     def is_copied(self) -> bool:
         """Return True if an argument is no view of its input."""
         return any(draw.form in ("list", "number", "value") for draw in _draws(self.arguments).values())
@@ -154,8 +161,15 @@ def plan(request: Request) -> Plan:
     if request.make:
         arguments = _made(request)
     else:
-        arguments = inputs.read(request.inputs, "numpy" if baseline.uses_arrays else "torch", request.sizes)
+        arguments = inputs.read(request.inputs, library(baseline, candidate), request.sizes)
     return with_arguments(request, baseline, candidate, arguments)
+
+
+def library(baseline: Source, candidate: Source) -> Literal["torch", "numpy"]:
+    """Whose makers the inputs name without a prefix: the baseline's library, or the candidate's if it has none. Where
+    neither has one, loops take elements of arrays, which are numbers; what has no loop calls methods of tensors.
+    """
+    return baseline.library or candidate.library or ("numpy" if baseline.has_loop else "torch")
 
 
 def with_arguments(request: Request, baseline: Source, candidate: Source, arguments: Sequence[Argument]) -> Plan:
@@ -224,11 +238,11 @@ def _example(source: Source) -> str:
         if source.parameters
         else []
     )
-    form = MAKERS[list] if source.is_plain else "randn(4096,64)"
+    form = MAKERS[list] if source.library is None else "randn(4096,64)"
     annotated = source.parameters.annotations if source.parameters else {}
     by_type = {kind.__name__: maker for kind, maker in MAKERS.items()}
     example = ", ".join(f"{name}={by_type.get(annotated.get(name, ''), form)}" for name in names or ["x"])
-    others = "randn(4096,64) for tensors" if source.is_plain else "randint(0,100,4096), rand(…)"
+    others = "randn(4096,64) for tensors" if source.library is None else "randint(0,100,4096), rand(…)"
     return f'Describe them: --inputs "{example}". Also {others}, 3, True; see docs/functions.md.'
 
 

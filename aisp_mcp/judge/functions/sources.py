@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from aisp_mcp.errors import BenchmarkError, NotFound, UsageError
 from aisp_mcp.judge.native import launch_header
@@ -21,6 +22,7 @@ from aisp_mcp.judge.native import launch_header
 ENTRY = "run"  # preferred if several functions are public
 MAX_BYTES = 1 << 20  # of a source file
 ARRAYS = {"numpy", "scipy", "numba", "pandas", "polars", "sklearn", "skimage", "cv2", "xarray"}
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 
 
@@ -61,14 +63,19 @@ class Source:
         return self.path.stem if self.path else "text"
 
     @property
-    def uses_arrays(self) -> bool:
-        """Return True if the file imports numpy, or a library that takes its arrays, and not torch."""
-        return bool(ARRAYS & self._imports) and "torch" not in self._imports
+    def library(self) -> Literal["torch", "numpy"] | None:
+        """Whose values the file computes with: torch's if it imports torch or is compiled, numpy's if it imports a
+        library that takes arrays. None: plain Python.
+        """
+        if self.suffix != ".py" or "torch" in self._imports:
+            return "torch"
+        return "numpy" if ARRAYS & self._imports else None
 
     @property
-    def is_plain(self) -> bool:
-        """Return True if the file is Python that imports neither torch nor a library of arrays."""
-        return self.suffix == ".py" and not {"torch", *ARRAYS} & self._imports
+    def has_loop(self) -> bool:
+        """Return True if the file is Python with a loop, or a comprehension."""
+        loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+        return self.suffix == ".py" and any(isinstance(node, loops) for node in ast.walk(ast.parse(self.text)))
 
     @property
     def _imports(self) -> set[str]:
@@ -149,7 +156,7 @@ def _parsed(source: Source) -> Source:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         name = source.path.name if source.path else "The text"
         raise BenchmarkError("UNREADABLE", f"{name} has a syntax error{line}.") from None
-    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    functions = [node.name for node in tree.body if isinstance(node, _FUNCTIONS)]
     if not functions:
         _refuse_specification(source, tree)
     public = [name for name in functions if not name.startswith(("_", "test_"))] or functions
@@ -200,10 +207,10 @@ def _chosen(source: Source, other: Source) -> Source:
         return source
     name = source.name or _only(source, other)
     tree = ast.parse(source.text)
-    node = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+    node = next((node for node in tree.body if isinstance(node, _FUNCTIONS) and node.name == name), None)
     classes = _callable_classes(tree)
     known = {*source.public, *_assigned(tree), *_imported_names(tree), *classes}
-    known |= {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    known |= {n.name for n in tree.body if isinstance(n, _FUNCTIONS)}
     if name not in known:
         choices = ", ".join(sorted(known)) or "no function"
         raise NotFound("NO_FUNCTION", f"{source.title} has no function {name[:60]!r}.", f"It defines {choices}.")
@@ -236,7 +243,7 @@ def _only(source: Source, other: Source) -> str:
 def _without_function(source: Source, other: Source, has: str = "", instead: str = "") -> NotFound:
     """The error for a file without a function of its own: the form of the other file's function is the one to write."""
     nodes = ast.parse(other.text).body if other.suffix == ".py" and other is not source else []
-    known = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    known = {node.name: node for node in nodes if isinstance(node, _FUNCTIONS)}
     names = [name for name in (other.name, *other.public) if name in known]
     form = f"def {names[0]}({ast.unparse(known[names[0]].args)}): …" if names else "def run(x): …"
     hint = f"Put the code into a function that returns its result, `{form}`{instead}."

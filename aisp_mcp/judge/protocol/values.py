@@ -234,7 +234,7 @@ def _table(value: Any, buffers: list[bytes]) -> Any:
     columns = {str(name): value[name] for name in value.columns} if hasattr(value, "columns") else {"values": value}
     named = [[name, _array(column.to_numpy(), buffers)] for name, column in columns.items()]
     said = labels(value)
-    return ["d", *named, *([] if said is None else [["labels", _array(said, buffers)]])]
+    return ["d", *named, *([] if said is None else [[".index", _array(said, buffers)]])]
 
 
 def labels(value: Any) -> Any:

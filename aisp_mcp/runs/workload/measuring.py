@@ -45,7 +45,7 @@ def regimes(request: Request, workload: str) -> Regimes:
     if request.make:
         raise UsageError("BAD_WORKLOAD", "A workload makes the arguments of each call itself.", "Leave out --make.")
     baseline, candidate = sources.pair(request.baseline, request.candidate)
-    arguments = inputs.read(request.inputs, "numpy" if baseline.uses_arrays else "torch")
+    arguments = inputs.read(request.inputs, pair.library(baseline, candidate))
     named = list(inputs.sizes(arguments))
     found = reading.read(workload, named, baseline.parameters, baseline.name or "run")
     requests = [

@@ -57,6 +57,13 @@ def test_nearly_the_same_inputs_differ_inside_one_of_them(draw: Callable[[Any], 
         assert torch.equal(before.flatten().sort().values, after.flatten().sort().values) or not is_permuted
 
 
+def test_integers_of_both_signs_are_also_drawn_around_0() -> None:
+    signed = [CallRng("cpu", seed, "tiny").randint(-9999, 9999, 500, any_values=True) for seed in range(16)]
+    other = [CallRng("cpu", seed, "tiny").randint(5, 9999, 500, any_values=True) for seed in range(16)]
+    assert {tuple(values.unique().tolist()) for values in signed} > {(-1, 0, 1)}
+    assert all(len(values.unique()) <= 2 for values in other)
+
+
 def test_large_inputs_do_not_depend_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "_threads", [])
     alone = CallRng("cpu", 1).randn(3, drawing.PIECE)

@@ -104,6 +104,15 @@ def test_nothing_else_does(shape: tuple[int, ...], baseline: Function, candidate
     assert len(refusals(shape, "float64", baseline, candidate)) > 4
 
 
+def test_a_sign_is_no_order_of_columns() -> None:
+    def product(x: Any, last: int = 1) -> Any:
+        first = x.copy()
+        first[-1] *= last
+        return np.cross(first, x[::-1])  # other columns may only change its sign
+
+    assert len(refusals((60, 3), "float64", product, lambda x: product(x, 0), seed=1)) > 4
+
+
 def cached(key: Function) -> Function:
     """Sums of squares of columns, kept by a key of the array."""
     kept = dict[object, Any]()
@@ -171,12 +180,21 @@ def deviations(x: Any) -> Any:
     return np.array([statistics.pstdev(column) for column in x.T.tolist()])  # exactly 0 where all are equal
 
 
+def below(x: Any) -> Any:
+    return np.array([1 + math.erf(8 * number) for number in x.tolist()])  # exactly 0 from -0.74 on
+
+
+def exactly_below(x: Any) -> Any:
+    return np.array([math.erfc(-8 * number) for number in x.tolist()])
+
+
 @pytest.mark.parametrize(
     ("shape", "baseline", "candidate"),
     [
         pytest.param((500,), scores, listed_scores, id="what is divided by a deviation"),
         pytest.param((500,), listed_scores, scores, id="the same the other way round"),
         pytest.param((200, 4), deviations, lambda x: x.std(0), id="an exact zero and its rounding"),
+        pytest.param((500,), below, exactly_below, id="zeros that rounding makes of small numbers"),
         pytest.param((256,), transformed, quickly_transformed, id="a table of sines that is less exact"),
     ],
 )

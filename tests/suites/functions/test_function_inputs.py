@@ -44,6 +44,8 @@ def refusal(ctx: Context, baseline: str = SLOW, candidate: str = FAST, **args: A
         "x=full((2, 3), 0.5), k=rand()",
         "x=uniform(-1, 1, 8, device=cpu, in_place=True)",
         "n=64, x=randn(n), k=arange(0, n, 20)",
+        "n=64, x=2*rand(n)/n-1, k=-randint(1, 9)",
+        "x=list(randn(8, 2)*0.1), k=np.random.normal(size=8)",
     ],
 )
 def test_inputs_as_in_a_call(ctx: Context, text: str) -> None:
@@ -56,6 +58,13 @@ def test_inputs_as_in_a_call(ctx: Context, text: str) -> None:
         ('x=__import__("os").system("id")', "makers"),
         ("x=open('/etc/passwd')", "open"),
         ("x=randn.__globals__", "not a number"),
+        ("x=randn(4).half()", "dtype=float16"),
+        ("x=rand(4) > 0.5", "multiplied and divided by a number: 2 * rand(4096) - 1"),
+        ("x=rand(4) * rand(4)", "--make gen.py:make"),
+        ("x=2 / rand(4)", "cannot be computed"),
+        ("x=rand(4) / 0", "divided by 0"),
+        ("x=text(4) * 2", "Only numbers"),
+        ("x=randn", "randn(…)"),
         ("x=[i for i in ()]", "not a number"),
         ("x=lambda: 1", "not a number"),
         ("x=9**9**9", "power"),
@@ -63,7 +72,7 @@ def test_inputs_as_in_a_call(ctx: Context, text: str) -> None:
         ("x=randn(1", "parsed"),
         ("1) + f(2", "not a list"),
         ("**{}", "unpacked"),
-        ("x=randm(3)", "'rand'"),
+        ("x=randm(3)", "'random'"),
         ("x=randn(n)", "'n'"),
         ("x=randn(4, dtype=float12)", "float12"),
         ("x=np.randn(4, dtype=bfloat16)", "bfloat16"),
@@ -144,6 +153,22 @@ def test_sizes_have_names_and_can_be_replaced() -> None:
     assert by_name[3].text == "128"
 
 
+@pytest.mark.parametrize(
+    ("text", "drawn", "passed"),
+    [
+        ("x=-randn(4)/2", "((rng.randn(4)) * (-1)) / 2", "x"),
+        ("x=list(2*rand(4)-1)", '(2 * (rng.rand(4, dtype="float64") * 0.5 + 0.5)) - 1', "as_list(x)"),
+        ("x=np.randint(0, 9, 4)*0.5", "(rng.randint(0, 9, 4, any_values=True)).double() * 0.5", "as_array(x)"),
+        ("x=2*bernoulli(0.5, 4)-1", "(2 * (rng.bernoulli(0.5, 4, any_values=True)).long()) - 1", "x"),
+        ("x=randint(1, 9)*2", "(rng.randint(1, 9, 1, any_values=True)) * 2", "int(x)"),
+        ("x=randint(1, 9)/4", "(rng.randint(1, 9, 1, any_values=True)).double() / 4", "float(x)"),
+    ],
+)
+def test_makers_are_computed_with_numbers(text: str, drawn: str, passed: str) -> None:
+    (argument,) = inputs.read(text)
+    assert (argument.draws["x"].source, argument.text) == (drawn, passed)
+
+
 def test_a_specification_is_not_taken_for_a_function(ctx: Context, tmp_path: Path) -> None:
     text = "from aisp_mcp.bench import Benchmark\n\n\nclass Rows(Benchmark):\n    pass\n"
     (tmp_path / "baseline_rows.py").write_text(text)
@@ -151,3 +176,21 @@ def test_a_specification_is_not_taken_for_a_function(ctx: Context, tmp_path: Pat
     code, message = refusal(ctx, str(tmp_path / "baseline_rows.py"), str(tmp_path / "fast.py"), inputs="x=randn(4)")
     assert code == "SPECIFICATION"
     assert "--targets '*:rows'" in message
+
+
+LOOP = "def total(x, k=1):\n    return sum(v * k for v in x)\n"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "first", "form"),
+    [
+        (SLOW, "import numpy as np", "as_array(x)"),
+        (SLOW, "import math", "=x)"),
+        (LOOP, "import math", "as_array(x)"),
+        (LOOP, "import torch", "=x)"),
+    ],
+)
+def test_plain_python_gets_what_the_candidate_takes(baseline: str, first: str, form: str, tmp_path: Path) -> None:
+    plan = pair.plan(Request(baseline, f"{first}\n\n{FAST}", "x=randn(64)"))
+    assert form in pair.write(plan, tmp_path).baseline.read_text()
+    assert bool(plan.chosen_by_candidate) == ("np" in first or "torch" in first)

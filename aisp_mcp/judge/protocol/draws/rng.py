@@ -322,7 +322,10 @@ def _skewed(values: Any, draw: random.Random) -> Any:
 
 
 def _two(values: Any, draw: random.Random) -> Any:
+    """Two of the values, or -1, 0 and 1 where they have both signs: 0 is rare in a wide range."""
     flat = values.flatten()
+    if bool(flat.min() < 0 < flat.max()) and draw.random() < 0.5:
+        return values % 3 - 1
     one, other = (flat[draw.randrange(len(flat))].clone() for _ in range(2))
     return one.where(values % 2 == 0, other)
 

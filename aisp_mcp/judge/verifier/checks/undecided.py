@@ -10,6 +10,7 @@ given in another order.
   before.
 - An axis can be permuted if that permutes the baseline's output on plain inputs, leaves it as it is, or names the same
   elements by their new positions. Then the order of equal elements is all that a permutation changes on other inputs.
+  Odd ones are tried: an even one of its columns leaves a cross product as it is.
   Static tensors are permuted with the inputs: the experts of a router are rows of its weights.
 
 Floats that torch sees computed have the errors of other orders of operations, so for these only permutations count, in
@@ -191,6 +192,8 @@ class Undecided:
             known, agreeing, others = list[set[Effect]](), 0, 0
             for more in range(SEEDS):
                 order, inputs = torch.randperm(size, generator=generator), _given(bank, seed + more, "plain")
+                order = order[order]  # an even one, and with two exchanged an odd one: these change every sign
+                order[:2] = order[:2].flip(0)
                 _permute(inputs, axes, order)
                 try:
                     outputs = self._outputs(bank, inputs)

@@ -121,7 +121,7 @@ def near(value: Any, way: int | None) -> Any:
     """The value with another part in its middle, or two exchanged, as in draws/near.py. way: None to leave it; of a
     text or a list, a negative one rotates it.
     """
-    if way is None:
+    if way is None or (isinstance(value, str | list | dict) and not value):
         return value
     if isinstance(value, str):
         return "".join(near([*value], way))
