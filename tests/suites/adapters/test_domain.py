@@ -67,3 +67,12 @@ def test_an_ordinary_problem_leaves_no_input_to_the_recipe(cli_here: Any, tmp_pa
     done = cli_here("bench", "adapt", str(folder / "plain.py"), "--to", str(tmp_path / "out"), "--json")
     (problem,) = json.loads(done.stdout)["result"]["problems"]
     assert [each["how"] for each in problem["inputs"]] == ["normal"]
+
+
+def test_narrow_rows_of_random_numbers_have_no_scale_of_their_own(cli_here: Any, tmp_path: Path) -> None:
+    """The spreads of 4,096 rows of 20 numbers differ by a factor of 4. About 0.1 s."""
+    narrow = kernelbench.problem("Softmax.", "return torch.softmax(x, dim=1)", "torch.randn(4096, 20)")
+    folder = support.write(tmp_path / "in", {"narrow": narrow})
+    done = cli_here("bench", "adapt", str(folder / "narrow.py"), "--to", str(tmp_path / "out"), "--json")
+    (problem,) = json.loads(done.stdout)["result"]["problems"]
+    assert [each["how"] for each in problem["inputs"]] == ["normal"]
