@@ -26,7 +26,7 @@ RECURRENT = kernelbench.problem(
     "A delta rule.",
     "state = torch.zeros(32, 8)\n        for row, value in zip(k, v):\n"
     "            state = state - torch.outer(row, row @ state - value)\n        return state",
-    "torch.randn(256, 32) * 0.11, torch.randn(256, 8)",
+    "torch.randn(512, 32) * 0.11, torch.randn(512, 8)",
     arguments="k, v",
 )
 
