@@ -174,13 +174,10 @@ class Fuzzer:
     ) -> None:
         """One call for each kind of inputs. Raises _NoAnswerThere unless these are drawn again."""
 
-        def lacks_answer(mode: str) -> bool:
-            return mode != "plain" and not redraws and self._verifier.ask("lacks_answer", worker_id=worker_id)["lacks"]
-
-        def outgrows(mode: str) -> bool:
+        def lacks_answer(mode: str, wrong_call: int | None = None) -> bool:
             if mode == "plain" or redraws:
                 return False
-            return bool(self._verifier.ask("outgrows", worker_id=worker_id, call=0)["outgrows"])
+            return bool(self._verifier.ask("lacks_answer", worker_id=worker_id, wrong_call=wrong_call)["lacks"])
 
         for mode in ("plain", *kinds, "plain"):  # again, because a program may keep what it was given first
             if mode in findings.modes and findings.errors:
@@ -198,7 +195,7 @@ class Fuzzer:
                 if error.code == "RAISED" and lacks_answer(mode):
                     raise _NoAnswerThere from error
                 raise
-            if answer["code"] == "incorrect_output" and outgrows(mode):
+            if answer["code"] == "incorrect_output" and lacks_answer(mode, wrong_call=0):
                 raise _NoAnswerThere
             findings.modes += [mode] if mode not in findings.modes else []
             findings.worst = max(findings.worst, answer["ratio"] or 0.0)

@@ -215,21 +215,22 @@ class Verifier:
         inputs = self.banks[replicate_of(worker_id)].inputs(filled.at(call), filled.mode)
         return {"changes": bool(arguments.changes(self.spec, inputs).keys() - self.arguments.positions)}
 
-    def lacks_answer(self, worker_id: int) -> dict[str, Any]:
+    def lacks_answer(self, worker_id: int, wrong_call: int | None = None) -> dict[str, Any]:
         """Answer if the baseline has no answer on the inputs of one of the calls of the worker's round, or it does not
-        matter, because what is wrong there is only named.
+        matter, because what is wrong there is only named. wrong_call: one whose output is wrong; of that, only the size
+        of the baseline's is asked, since roundings also move what lies on a bound.
         """
         filled, bank = self.rounds[worker_id], self.banks[replicate_of(worker_id)]
+        if wrong_call is not None:
+            seed, modes = filled.at(wrong_call), (filled.mode, "plain")
+            return {
+                "lacks": outgrows(filled.mode, *(bank.reference.baseline(bank.drawn(seed, each)) for each in modes))
+            }
         if filled.mode == OFFSET:
             return {"lacks": True}
         output = bank.reference.baseline(bank.drawn(filled.seed, "plain"))
         seeds = map(filled.at, range(filled.count))
         return {"lacks": not all(has_answer(bank, seed, filled.mode, output) for seed in seeds)}
-
-    def outgrows(self, worker_id: int, call: int) -> dict[str, Any]:
-        """Answer if the baseline's output in this call of the worker's round is out of all proportion."""
-        filled = self.rounds[worker_id]
-        return {"outgrows": outgrows(self.banks[replicate_of(worker_id)], filled.at(call), filled.mode)}
 
     def draw_trace(self, seed: int) -> dict[str, Any]:
         """The requests of a new trace, for the parent to hand out."""

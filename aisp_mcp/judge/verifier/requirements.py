@@ -245,7 +245,7 @@ def has_answer(bank: InputBank, seed: int, mode: str, output: Any) -> bool:
     """
     try:
         there = bank.reference.baseline(bank.drawn(seed, mode))
-        if (_is_finite(output) and not _is_finite(there)) or _outgrows(mode, there, output):
+        if (_is_finite(output) and not _is_finite(there)) or outgrows(mode, there, output):
             return False
         return not _is_left_to_rounding(bank, seed, mode, [output, there], MOVES)
     except AispError:
@@ -254,14 +254,10 @@ def has_answer(bank: InputBank, seed: int, mode: str, output: Any) -> bool:
         return False
 
 
-def outgrows(bank: InputBank, seed: int, mode: str) -> bool:
+def outgrows(mode: str, there: Any, usual: Any) -> bool:
     """Return True if the baseline's output is many times as large as on plain inputs, on inputs that are not large
     themselves: that of a recurrence which grows from step to step, or the inverse of a matrix that is all but singular.
     """
-    return _outgrows(mode, *(bank.reference.baseline(bank.drawn(seed, each)) for each in (mode, "plain")))
-
-
-def _outgrows(mode: str, there: Any, usual: Any) -> bool:
     pairs = zip(flatten(there), flatten(usual), strict=True)
     return mode not in (*SIZES, OFFSET) and any(
         0 < MOST_GROWTH * _largest(other) < _largest(one) for (_, one), (_, other) in pairs
@@ -350,8 +346,8 @@ def _starts_from_rounding(usual: Sequence[Any], once: Any, exact: Any, moved: An
         return False
     if not bool(once.isfinite().any()) or not bool((exact.isfinite() == moved.isfinite()).all()):
         return True
-    most, *sizes = ((values.abs().nan_to_num(0.0, 0.0, 0.0)).max() for values in (exact - moved, *usual))
-    return all(bool(most > MOST_MOVED * size) for size in sizes)
+    most, *sizes = map(_largest, (exact - moved, *usual))
+    return all(most > MOST_MOVED * size for size in sizes)
 
 
 def reject_varying_shapes(one: Any, other: Any) -> None:

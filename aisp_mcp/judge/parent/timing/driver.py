@@ -170,11 +170,8 @@ class Driver:
             aborted = NoAnswerThere if where and self._lacks_answer(role) else ComparisonAborted
             raise aborted(f"{prefix}_{gone.code}", message, self._evidence(role)) from gone
 
-    def _lacks_answer(self, role: Role) -> bool:
-        return bool(self.session.ask("lacks_answer", worker_id=self.number(role))["lacks"])
-
-    def _outgrows(self, role: Role, call: int) -> bool:
-        return bool(self.session.ask("outgrows", worker_id=self.number(role), call=call)["outgrows"])
+    def _lacks_answer(self, role: Role, wrong_call: int | None = None) -> bool:
+        return bool(self.session.ask("lacks_answer", worker_id=self.number(role), wrong_call=wrong_call)["lacks"])
 
     def run_round(
         self, role: Role, count: int, bits: int = 0, at_done: Callable[[], object] | None = None
@@ -303,9 +300,7 @@ class Driver:
             self.result.edge = max(self.result.edge, (share, where))
         if answer["failure"]:
             is_value = answer["code"] == "incorrect_output" and self._mode != "plain"
-            if is_value and self._outgrows(role, sample[answer["checked"] - 1]):
-                raise NoAnswerThere(str(answer["code"]), str(answer["failure"]), self._evidence(role))
-            self.abort(role, answer)
+            self.abort(role, answer, is_value and self._lacks_answer(role, sample[answer["checked"] - 1]))
 
     def _refuse_changed_argument(self, call: int) -> None:
         """End the comparison if that call of the candidate's last round changed an argument of Python's own, such as a
@@ -367,10 +362,13 @@ class Driver:
         self.guarded(role, self.workers[role].refuse_work_outside)
         return answer
 
-    def abort(self, role: Role, answer: CheckAnswer) -> None:
-        """End the comparison because outputs are wrong. Raises ComparisonAborted."""
+    def abort(self, role: Role, answer: CheckAnswer, lacks_answer: bool = False) -> None:
+        """End the comparison because outputs are wrong. lacks_answer: on inputs on which none is right. Raises
+        ComparisonAborted.
+        """
         code = answer["code"] if role is Role.CANDIDATE else f"baseline_{answer['code']}"
-        raise ComparisonAborted(str(code), str(answer["failure"]), self._evidence(role))
+        aborted = NoAnswerThere if lacks_answer else ComparisonAborted
+        raise aborted(str(code), str(answer["failure"]), self._evidence(role))
 
     def _evidence(self, role: Role) -> dict[str, object]:
         return {"side": role.label, "replicate": self.result.index}
